@@ -1,0 +1,1 @@
+//! Email through the Resend API.

@@ -1,0 +1,1 @@
+//! Push through Web Push with VAPID.

@@ -1,0 +1,476 @@
+//! The contract's message as the worker reads it: types and tolerant parsing.
+//!
+//! Owns [`Envelope`] and the reading of one element of a page. Unknown fields are ignored, `null` reads
+//! as absent, and what cannot be read says which field and why. It must not know a channel: what a
+//! recipient holds is decoded by the channel that needs it.
+
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::outcome::{Cause, Detail, Refusal};
+
+/// The schema version that this build reads.
+pub const SCHEMA_VERSION: &str = "1";
+
+/// The app's id of an envelope: opaque, non-empty, and the idempotency key of everything.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EnvelopeId(String);
+
+impl EnvelopeId {
+    /// Takes an id that can be one segment of a path.
+    ///
+    /// # Errors
+    /// An empty id, and `.` and `..`, which no URL can carry as a segment (RFC 3986, 5.2.4).
+    pub fn new(id: impl Into<String>) -> Result<EnvelopeId, &'static str> {
+        let id = id.into();
+        match id.as_str() {
+            "" => Err("id is empty"),
+            "." | ".." => Err("id cannot be a segment of a path"),
+            _ => Ok(EnvelopeId(id)),
+        }
+    }
+
+    /// The id as the app wrote it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for EnvelopeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The name of a channel, as the contract writes it: `email`, `push`, others to come.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelName(String);
+
+impl ChannelName {
+    /// A channel by its word in the contract.
+    pub fn new(name: impl Into<String>) -> ChannelName {
+        ChannelName(name.into())
+    }
+
+    /// The word of the contract.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ChannelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A template's name with its version, such as `your-week-digest.v1`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TemplateName(String);
+
+impl TemplateName {
+    /// A template by its name with version.
+    pub fn new(name: impl Into<String>) -> TemplateName {
+        TemplateName(name.into())
+    }
+
+    /// Name and version.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name without its version: `your-week-digest` of `your-week-digest.v1`.
+    pub fn family(&self) -> &str {
+        match self.0.rsplit_once(".v") {
+            Some((family, version)) if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) => {
+                family
+            }
+            _ => &self.0,
+        }
+    }
+}
+
+impl fmt::Display for TemplateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One message to one recipient on one channel, already assembled and consented, never rendered.
+#[derive(Debug, Clone)]
+pub struct Envelope {
+    /// The idempotency key of everything.
+    pub id: EnvelopeId,
+    /// The app's opaque user.
+    pub user_id: String,
+    /// Which lane carries it.
+    pub channel: ChannelName,
+    /// What it looks like.
+    pub template: TemplateName,
+    /// Where it goes; decoded by the channel.
+    pub recipient: Recipient,
+    /// Consent at enqueue time; only what rendering needs.
+    pub consent: Consent,
+    /// What it says; its shape is the template's.
+    pub payload: Payload,
+    /// Not to be delivered earlier.
+    pub not_before: Option<DateTime<Utc>>,
+    /// Not to be delivered at or after.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// When the app wrote it.
+    pub created_at: DateTime<Utc>,
+}
+
+/// The part of `consent_snapshot` that rendering uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Consent {
+    /// `weekly`, `daily`; a word that this build does not know renders neutrally.
+    pub cadence: Option<String>,
+    /// Goes into the unsubscribe link; a capability, so never logged.
+    pub unsubscribe_ref: UnsubscribeRef,
+}
+
+/// The reference in the unsubscribe link. Whoever holds it can unsubscribe the user: `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UnsubscribeRef(String);
+
+impl UnsubscribeRef {
+    /// The reference, for the link alone.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for UnsubscribeRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UnsubscribeRef(…)")
+    }
+}
+
+/// Where an envelope goes, as the app wrote it. Personal data: `Debug` shows nothing of it.
+#[derive(Clone, PartialEq)]
+pub struct Recipient(Map<String, Value>);
+
+impl Recipient {
+    /// Reads the recipient as `T`, the shape that a channel needs.
+    ///
+    /// # Errors
+    /// The field (`recipient.…`) and what is wrong with it, without its value.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, FieldError> {
+        decode(Value::Object(self.0.clone()), "recipient")
+    }
+}
+
+impl fmt::Debug for Recipient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recipient(…)")
+    }
+}
+
+/// What an envelope says. Personal data: `Debug` shows nothing of it.
+#[derive(Clone, PartialEq)]
+pub struct Payload(Map<String, Value>);
+
+impl Payload {
+    /// The structured content, `null`s taken out.
+    pub fn as_map(&self) -> &Map<String, Value> {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Payload(…)")
+    }
+}
+
+/// A field that is missing or wrong, and how; never its value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct FieldError {
+    /// The path of the field, such as `recipient.email`.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl FieldError {
+    /// A problem with the field at `field`. `problem` must not hold the field's value.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> FieldError {
+        FieldError { field: field.into(), problem: problem.into() }
+    }
+
+    /// The error as the reason why an envelope can never be sent.
+    pub fn refusal(&self, cause: Cause) -> Refusal {
+        Refusal::new(cause, Detail::scrub(&self.to_string(), &[]))
+    }
+}
+
+/// What one element of a page turns out to be.
+#[derive(Debug, Clone)]
+pub enum Reading {
+    /// A whole envelope.
+    Envelope(Box<Envelope>),
+    /// Its id can be read, the rest cannot: acked `failed` with the field's name.
+    Malformed {
+        /// Whose it is.
+        id: EnvelopeId,
+        /// What is wrong.
+        error: FieldError,
+    },
+    /// Of a schema version that this build does not read: never acked, never sent.
+    Unreadable {
+        /// Whose it is.
+        id: EnvelopeId,
+        /// The version, as far as it may be shown.
+        version: Detail,
+    },
+    /// Without a usable id: counted and logged, nothing else can be done.
+    Unnamed {
+        /// What is wrong with the id.
+        problem: &'static str,
+    },
+}
+
+/// The id of an element, without reading the rest.
+///
+/// # Errors
+/// What keeps the element from having a usable id.
+pub fn id_of(element: &str) -> Result<EnvelopeId, &'static str> {
+    #[derive(Deserialize)]
+    struct OnlyId {
+        #[serde(default)]
+        id: Value,
+    }
+    match serde_json::from_str::<OnlyId>(element) {
+        Ok(OnlyId { id: Value::String(id) }) => EnvelopeId::new(id),
+        Ok(OnlyId { id: Value::Null }) => Err("id is missing"),
+        Ok(_) => Err("id is not a string"),
+        Err(_) => Err("not an object with one id"),
+    }
+}
+
+/// Reads one element of a page, or a file with one envelope.
+pub fn read(element: &str) -> Reading {
+    let id = match id_of(element) {
+        Ok(id) => id,
+        Err(problem) => return Reading::Unnamed { problem },
+    };
+    let fields = match serde_json::from_str::<Map<String, Value>>(element) {
+        Ok(fields) => without_nulls(fields),
+        Err(_) => {
+            return Reading::Malformed { id, error: FieldError::new("envelope", "is not readable JSON") };
+        }
+    };
+    match fields.get("schema_version") {
+        None => malformed(id, FieldError::new("schema_version", "is missing")),
+        Some(Value::String(version)) if version == SCHEMA_VERSION => match envelope(id.clone(), fields) {
+            Ok(envelope) => Reading::Envelope(Box::new(envelope)),
+            Err(error) => malformed(id, error),
+        },
+        Some(Value::String(version)) => Reading::Unreadable { id, version: Detail::scrub(version, &[]) },
+        Some(other) => Reading::Unreadable { id, version: Detail::scrub(&other.to_string(), &[]) },
+    }
+}
+
+fn malformed(id: EnvelopeId, error: FieldError) -> Reading {
+    Reading::Malformed { id, error }
+}
+
+/// `null` reads as absent, at every depth of objects; in arrays it keeps its place.
+fn without_nulls(fields: Map<String, Value>) -> Map<String, Value> {
+    fields
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name, prune(value)))
+        .collect()
+}
+
+fn prune(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(without_nulls(fields)),
+        Value::Array(items) => Value::Array(items.into_iter().map(prune).collect()),
+        other => other,
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    user_id: String,
+    channel: String,
+    template: String,
+    recipient: Map<String, Value>,
+    consent_snapshot: WireConsent,
+    payload: Map<String, Value>,
+    not_before: Option<DateTime<Utc>>,
+    expires_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+}
+
+#[derive(Deserialize)]
+struct WireConsent {
+    cadence: Option<String>,
+    unsubscribe_ref: String,
+}
+
+fn envelope(id: EnvelopeId, fields: Map<String, Value>) -> Result<Envelope, FieldError> {
+    let wire: Wire = decode(Value::Object(fields), "")?;
+    for (field, value) in [
+        ("user_id", &wire.user_id),
+        ("channel", &wire.channel),
+        ("template", &wire.template),
+        ("consent_snapshot.unsubscribe_ref", &wire.consent_snapshot.unsubscribe_ref),
+    ] {
+        if value.is_empty() {
+            return Err(FieldError::new(field, "is empty"));
+        }
+    }
+    Ok(Envelope {
+        id,
+        user_id: wire.user_id,
+        channel: ChannelName::new(wire.channel),
+        template: TemplateName::new(wire.template),
+        recipient: Recipient(wire.recipient),
+        consent: Consent {
+            cadence: wire.consent_snapshot.cadence,
+            unsubscribe_ref: UnsubscribeRef(wire.consent_snapshot.unsubscribe_ref),
+        },
+        payload: Payload(wire.payload),
+        not_before: wire.not_before,
+        expires_at: wire.expires_at,
+        created_at: wire.created_at,
+    })
+}
+
+/// Decodes `value`, naming the field that does not fit below `root`. The value itself never gets into
+/// the error: serde quotes it, and it may be an address.
+fn decode<T: DeserializeOwned>(value: Value, root: &str) -> Result<T, FieldError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.inner().to_string();
+        let below = if path == "." { "" } else { path.as_str() };
+        let (name, problem) = match inner.strip_prefix("missing field `").and_then(|s| s.split_once('`')) {
+            Some((name, _)) => (name, "is missing"),
+            None => ("", "does not have the form that the contract asks for"),
+        };
+        let field = [root, below, name].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(".");
+        FieldError { field, problem: problem.to_owned() }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn whole() -> Value {
+        json!({
+            "schema_version": "1", "id": "e-1", "user_id": "u-1", "channel": "email",
+            "template": "your-week-digest.v1",
+            "recipient": {"email": "ann@example.test", "email_verified": null},
+            "consent_snapshot": {"cadence": "weekly", "unsubscribe_ref": "r-1"},
+            "payload": {"sections": []}, "not_before": null,
+            "created_at": "2026-08-03T06:00:00+02:00", "unknown": {"x": 1}
+        })
+    }
+
+    fn with(field: &str, value: Value) -> Value {
+        let mut envelope = whole();
+        envelope[field] = value;
+        envelope
+    }
+
+    fn without(field: &str) -> Value {
+        let mut envelope = whole();
+        envelope.as_object_mut().unwrap().remove(field);
+        envelope
+    }
+
+    fn field_named(element: &Value) -> String {
+        match read(&element.to_string()) {
+            Reading::Malformed { error, .. } => error.field,
+            other => panic!("expected a malformed envelope, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_whole_envelope_is_read_whatever_else_it_holds() {
+        let Reading::Envelope(envelope) = read(&whole().to_string()) else { panic!("not an envelope") };
+        assert_eq!(envelope.id.as_str(), "e-1");
+        assert_eq!(envelope.created_at.to_rfc3339(), "2026-08-03T04:00:00+00:00");
+        assert_eq!(envelope.not_before, None);
+        assert_eq!(envelope.template.family(), "your-week-digest");
+    }
+
+    #[test]
+    fn a_malformed_envelope_names_its_field() {
+        for field in [
+            "user_id",
+            "channel",
+            "template",
+            "recipient",
+            "consent_snapshot",
+            "payload",
+            "created_at",
+            "schema_version",
+        ] {
+            assert_eq!(field_named(&without(field)), field);
+            assert_eq!(field_named(&with(field, Value::Null)), field, "null reads as absent");
+        }
+        assert_eq!(field_named(&with("user_id", json!(7))), "user_id");
+        assert_eq!(field_named(&with("template", json!(""))), "template");
+        assert_eq!(field_named(&with("consent_snapshot", json!({}))), "consent_snapshot.unsubscribe_ref");
+        assert_eq!(field_named(&with("created_at", json!("2026-08-03T06:00:00"))), "created_at", "no offset");
+        assert_eq!(field_named(&with("expires_at", json!("tomorrow"))), "expires_at");
+    }
+
+    #[test]
+    fn another_schema_version_is_left_for_another_build() {
+        for version in [json!("2"), json!("1.1"), json!(1)] {
+            assert!(matches!(read(&with("schema_version", version).to_string()), Reading::Unreadable { .. }));
+        }
+    }
+
+    #[test]
+    fn an_element_without_a_usable_id_is_unnamed() {
+        for element in [
+            json!(null),
+            json!([]),
+            json!("x"),
+            json!({}),
+            without("id"),
+            with("id", json!(4)),
+            with("id", json!("")),
+            with("id", json!("..")),
+        ] {
+            assert!(matches!(read(&element.to_string()), Reading::Unnamed { .. }), "{element}");
+        }
+    }
+
+    #[test]
+    fn nothing_personal_is_in_debug_or_in_an_error() {
+        let marker = "marker@example.test";
+        let envelope = with("recipient", json!({"email": marker}));
+        assert!(!format!("{:?}", read(&envelope.to_string())).contains(marker));
+        let bad = with("created_at", json!(marker));
+        assert!(!format!("{:?}", read(&bad.to_string())).contains(marker));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "[\\s\\S]{0,200}") {
+            read(&text);
+        }
+
+        #[test]
+        fn a_family_is_a_prefix_of_its_name(name in "[a-z.v0-9-]{1,20}") {
+            let template = TemplateName::new(name.clone());
+            prop_assert!(name.starts_with(template.family()));
+        }
+    }
+}

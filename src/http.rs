@@ -1,0 +1,162 @@
+//! What every HTTP client of the worker has in common, and how it reads answers.
+//!
+//! Owns the client builder (User-Agent, deadlines, no redirects, no proxy), the capped body and
+//! Retry-After. It must not know what an answer means to anyone.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use reqwest::redirect::Policy;
+
+use crate::outcome::Cause;
+
+/// A peer that has not completed TCP and TLS by then is unreachable.
+pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// One whole exchange, body included: longer than any healthy provider takes, short enough that a
+/// hanging one costs a worker seconds.
+pub const EXCHANGE_DEADLINE: Duration = Duration::from_secs(15);
+/// Kept below the five seconds after which common servers close idle connections, so that a request
+/// does not race the close.
+pub const IDLE_BELOW_SERVERS: Duration = Duration::from_secs(4);
+/// The most that is read of any body but a page.
+pub const BODY_CAP: usize = 64 * 1024;
+/// The longest wait that a provider may ask for: a typo there must not hold an envelope for days.
+pub const RETRY_AFTER_CAP: Duration = Duration::from_secs(3600);
+
+/// What the worker calls itself: Resend's edge refuses requests without a User-Agent.
+pub const USER_AGENT: &str = concat!("delivery-worker/", env!("CARGO_PKG_VERSION"));
+
+/// The start of every client. Redirects are never followed: a redirected POST becomes a GET, and a
+/// landing page's 200 would read as success. Proxies from the environment are ignored.
+#[expect(clippy::disallowed_methods, reason = "the one place where a client's building begins")]
+pub fn client_builder() -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .user_agent(USER_AGENT)
+        .redirect(Policy::none())
+        .no_proxy()
+        .connect_timeout(CONNECT_DEADLINE)
+        .timeout(EXCHANGE_DEADLINE)
+        .pool_idle_timeout(IDLE_BELOW_SERVERS)
+}
+
+/// Why a body could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is larger than its cap, in bytes.
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
+    /// The connection failed before its end.
+    #[error("the body was cut off")]
+    Cut(Trouble),
+}
+
+/// Reads a body of at most `cap` bytes. The length that the peer claims is not believed.
+///
+/// # Errors
+/// The body is larger, or the connection fails before its end.
+pub async fn read_capped(mut response: reqwest::Response, cap: usize) -> Result<Vec<u8>, BodyError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| BodyError::Cut(Trouble::of(&error)))? {
+        if body.len() + chunk.len() > cap {
+            return Err(BodyError::TooLarge(cap));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// The wait that a Retry-After header asks for (RFC 9110, 10.2.3: seconds or an HTTP date), at most
+/// [`RETRY_AFTER_CAP`]. Absent, unreadable or past: `None`.
+pub fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = match value.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) => RETRY_AFTER_CAP,
+        Err(_) => (http_date(value)? - now).to_std().ok()?,
+    };
+    Some(wait.min(RETRY_AFTER_CAP))
+}
+
+/// The Date header of an answer, where there is a readable one.
+pub fn date(headers: &HeaderMap) -> Option<DateTime<Utc>> {
+    http_date(headers.get(DATE)?.to_str().ok()?)
+}
+
+fn http_date(text: &str) -> Option<DateTime<Utc>> {
+    httpdate::parse_http_date(text).ok().map(DateTime::from)
+}
+
+/// How an exchange failed without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trouble {
+    /// The class: `Connect`, `Dns`, `Tls`, `Timeout` or `Reset`.
+    pub cause: Cause,
+    /// Whether the request may have reached the peer.
+    pub may_have_arrived: bool,
+}
+
+impl Trouble {
+    /// Reads an error of the client. Only a failure to connect proves that nothing was sent.
+    pub fn of(error: &reqwest::Error) -> Trouble {
+        if error.is_connect() {
+            return Trouble { cause: connect_cause(error), may_have_arrived: false };
+        }
+        let cause = if error.is_timeout() { Cause::Timeout } else { Cause::Reset };
+        Trouble { cause, may_have_arrived: true }
+    }
+}
+
+/// The client has no types for these classes; the words of its inner errors are all there is to tell
+/// them by, and the class is for the operator's eyes: each of them is handled alike.
+fn connect_cause(error: &reqwest::Error) -> Cause {
+    if error.is_timeout() {
+        return Cause::Timeout;
+    }
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let text = inner.to_string().to_ascii_lowercase();
+        if text.contains("dns") || text.contains("lookup address") {
+            return Cause::Dns;
+        }
+        if text.contains("certificate") || text.contains("tls") || text.contains("handshake") {
+            return Cause::Tls;
+        }
+        source = inner.source();
+    }
+    Cause::Connect
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use reqwest::header::HeaderValue;
+
+    fn asked(value: &str) -> Option<Duration> {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, HeaderValue::from_str(value).unwrap());
+        retry_after(&headers, "2026-08-03T06:00:00Z".parse().unwrap())
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_and_is_capped() {
+        assert_eq!(asked("120"), Some(Duration::from_secs(120)));
+        assert_eq!(asked("0"), Some(Duration::ZERO));
+        assert_eq!(asked("Mon, 03 Aug 2026 06:02:00 GMT"), Some(Duration::from_secs(120)));
+        assert_eq!(asked("Mon, 03 Aug 2026 05:00:00 GMT"), None, "past");
+        assert_eq!(asked("999999"), Some(RETRY_AFTER_CAP));
+        assert_eq!(asked("99999999999999999999999"), Some(RETRY_AFTER_CAP));
+        for nonsense in ["", "-5", "soon", "1.5"] {
+            assert_eq!(asked(nonsense), None, "{nonsense}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), Utc::now()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_retry_after_waits_longer_than_the_cap(value in "[ -~]{0,40}") {
+            prop_assert!(asked(&value).unwrap_or_default() <= RETRY_AFTER_CAP);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! delivery-worker: drains an app's outbox and delivers each envelope by email or push.
+//!
+//! Read ARCHITECTURE.md for the map. The order of dependence is
+//! `cli → engine → channel → render → envelope, outcome`.
+
+pub mod channel;
+pub mod clock;
+pub mod envelope;
+pub mod http;
+pub mod outbox;
+pub mod outcome;
+pub mod render;
+pub mod telemetry;

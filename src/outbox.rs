@@ -1,0 +1,134 @@
+//! The client of the seam: the app's two endpoints.
+//!
+//! Owns [`Seam`], what the engine asks of an outbox, and its HTTP form. It must not know leases,
+//! retries or what a page means for them.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+use crate::envelope::{self, ChannelName, EnvelopeId, Reading};
+use crate::outcome::{AckStatus, Detail};
+
+/// What the engine asks of the app's outbox.
+#[async_trait]
+pub trait Seam: Send + Sync + 'static {
+    /// Everything pending on `channel`, oldest first, at most `limit` elements.
+    ///
+    /// # Errors
+    /// The seam is out of reach, refuses the token, or its answer is no page.
+    async fn pending(&self, channel: &ChannelName, limit: u16) -> Result<Page, SeamError>;
+
+    /// Reports the terminal status of an envelope.
+    ///
+    /// # Errors
+    /// The status is not stored: see [`SeamError::is_final`] for whether asking again can help.
+    async fn ack(&self, id: &EnvelopeId, ack: &Ack) -> Result<Acked, SeamError>;
+}
+
+/// One answer of `pending`.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// The elements in the seam's order, not yet read.
+    pub elements: Vec<Element>,
+    /// The seam's clock, from its Date header.
+    pub date: Option<DateTime<Utc>>,
+}
+
+/// One element of a page. Its id is read at once, the rest when asked for: a page lists again what is
+/// already held.
+#[derive(Clone)]
+pub struct Element {
+    id: Result<EnvelopeId, &'static str>,
+    json: Box<str>,
+}
+
+impl Element {
+    /// An element from its JSON text.
+    pub fn new(json: impl Into<Box<str>>) -> Element {
+        let json = json.into();
+        Element { id: envelope::id_of(&json), json }
+    }
+
+    /// The id, where there is a usable one.
+    pub fn id(&self) -> Option<&EnvelopeId> {
+        self.id.as_ref().ok()
+    }
+
+    /// Reads the whole element.
+    pub fn read(&self) -> Reading {
+        envelope::read(&self.json)
+    }
+}
+
+/// An element holds personal data: `Debug` shows its id alone.
+impl std::fmt::Debug for Element {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Element").field(&self.id).finish()
+    }
+}
+
+/// What is posted for an envelope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ack {
+    /// The terminal status.
+    pub status: AckStatus,
+    /// More, for the app's operator.
+    pub detail: Detail,
+}
+
+/// What the seam answered to an ack that it took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acked {
+    /// Stored as posted.
+    Stored,
+    /// An earlier, different status stays in force.
+    Differs(AckStatus),
+    /// The seam does not know the id.
+    Unknown,
+}
+
+/// Why the seam did not do what it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SeamError {
+    /// No answer: refused, unresolved, timed out, cut.
+    #[error("the seam is out of reach")]
+    Unreachable,
+    /// 401 or 403.
+    #[error("the seam refuses the token")]
+    TokenRefused,
+    /// 503: the app has no token configured, or is not ready.
+    #[error("the seam is not ready (503): is the app's token configured?")]
+    NotReady,
+    /// 3xx: OUTBOX_BASE_URL is wrong.
+    #[error("the seam redirects: OUTBOX_BASE_URL is wrong")]
+    Redirected,
+    /// An answer that the contract does not know; asking again may help.
+    #[error("the seam answered {0}")]
+    Status(u16),
+    /// A 4xx that asking again does not change.
+    #[error("the seam refuses this request for good ({0})")]
+    Refused(u16),
+    /// A 200 that is not what the contract says, or too large.
+    #[error("the seam's answer is not readable")]
+    Unreadable,
+}
+
+impl SeamError {
+    /// Whether the seam has refused this very request for good.
+    pub fn is_final(self) -> bool {
+        matches!(self, SeamError::Refused(_))
+    }
+
+    /// The name in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            SeamError::Unreachable => "unreachable",
+            SeamError::TokenRefused => "token_refused",
+            SeamError::NotReady => "not_ready",
+            SeamError::Redirected => "redirected",
+            SeamError::Status(_) => "status",
+            SeamError::Refused(_) => "refused",
+            SeamError::Unreadable => "unreadable",
+        }
+    }
+}

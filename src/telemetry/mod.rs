@@ -1,0 +1,7 @@
+//! What the operator sees: logs, metrics, health.
+//!
+//! Owns the events (one log line and one metric each), the status that `/readyz` and `/metrics` tell,
+//! and the server that tells them. It must not decide anything.
+
+pub mod events;
+pub mod status;

@@ -1,0 +1,136 @@
+//! The state of a running worker, as a value: what readiness, gauges and the status page are made of.
+//!
+//! Owns the types; the engine fills them in. Nothing here is personal data.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::envelope::ChannelName;
+use crate::outcome::Cause;
+
+/// Whoever can tell the state of the worker.
+pub trait StatusSource: Send + Sync + 'static {
+    /// The state now.
+    fn status(&self) -> Status;
+}
+
+/// The whole worker.
+#[derive(Debug, Clone, Default)]
+pub struct Status {
+    /// One per channel that this worker drains.
+    pub lanes: Vec<LaneStatus>,
+    /// Whether the loops make progress.
+    pub alive: bool,
+    /// Why the worker is not ready; empty when it is.
+    pub unready: Vec<Unready>,
+}
+
+/// One lane.
+#[derive(Debug, Clone)]
+pub struct LaneStatus {
+    /// Its channel.
+    pub channel: ChannelName,
+    /// Leases by state; every state is present.
+    pub leases: BTreeMap<LeaseState, usize>,
+    /// Places that held leases and dead elements take of the window.
+    pub window_used: usize,
+    /// The window's size (OUTBOX_PAGE_LIMIT).
+    pub window_size: usize,
+    /// Its gates, one per provider; several origins may share a label.
+    pub gates: Vec<GateStatus>,
+    /// Since the last page arrived; `None` before the first.
+    pub last_page: Option<Duration>,
+}
+
+/// Where a lease stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LeaseState {
+    /// Free to be sent.
+    Ready,
+    /// Held by a worker.
+    Sending,
+    /// Waits for its retry.
+    Waiting,
+    /// Its outcome is known, its ack is not through.
+    Acking,
+}
+
+impl LeaseState {
+    /// Every state.
+    pub const ALL: [LeaseState; 4] =
+        [LeaseState::Ready, LeaseState::Sending, LeaseState::Waiting, LeaseState::Acking];
+
+    /// The name in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            LeaseState::Ready => "ready",
+            LeaseState::Sending => "sending",
+            LeaseState::Waiting => "waiting",
+            LeaseState::Acking => "acking",
+        }
+    }
+}
+
+/// One gate.
+#[derive(Debug, Clone)]
+pub struct GateStatus {
+    /// The provider's label.
+    pub label: &'static str,
+    /// Open, spaced or closed.
+    pub state: GateState,
+}
+
+/// What a gate lets through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateState {
+    /// Everything.
+    Open,
+    /// Nothing for `wait`, for the sake of the provider's rate.
+    Spaced {
+        /// Until it lets something through again.
+        wait: Duration,
+    },
+    /// Probes alone.
+    Closed {
+        /// Why.
+        cause: Cause,
+        /// Until the next probe.
+        probe_in: Duration,
+    },
+}
+
+/// Why a worker is not ready. The label goes to metrics, the sentence to `/readyz`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unready {
+    /// A provider's gate is closed.
+    GateClosed {
+        /// The provider's label.
+        label: &'static str,
+        /// Why.
+        cause: Cause,
+    },
+    /// No page has come yet, or the last poll failed.
+    Seam {
+        /// What the seam client said last, from its closed set.
+        error: &'static str,
+    },
+    /// Acks do not get through, so no new sends begin.
+    AcksBlocked,
+    /// The seam refuses some acks for good.
+    AcksRefused {
+        /// How many.
+        count: usize,
+    },
+    /// The outbox holds envelopes of a schema version that this build does not read.
+    UnreadableVersion {
+        /// How many.
+        count: usize,
+    },
+    /// The worker's clock and the seam's disagree.
+    ClockSkew {
+        /// By how many seconds the worker's clock is ahead (negative: behind).
+        seconds: i64,
+    },
+    /// The worker is stopping.
+    Stopping,
+}
