@@ -9,11 +9,24 @@ use std::time::Duration;
 use crate::channel::GateId;
 use crate::envelope::{ChannelName, EnvelopeId, FieldError, TemplateName};
 use crate::outbox::{Acked, SeamError};
-use crate::outcome::{AckStatus, Cause, Detail, Outcome};
+use crate::outcome::{AckStatus, Cause, Detail, Outcome, Refusal};
 
 /// Tells what happens.
 #[derive(Debug, Clone, Default)]
 pub struct Events {}
+
+/// One page.
+#[derive(Debug, Clone, Copy)]
+pub struct PageEvent {
+    /// Elements in it.
+    pub listed: usize,
+    /// Of them, envelopes seen for the first time.
+    pub new: usize,
+    /// What was asked for.
+    pub limit: u16,
+    /// How long the seam took.
+    pub took: Duration,
+}
 
 /// One attempt.
 #[derive(Debug)]
@@ -59,7 +72,8 @@ pub struct AckEvent<'a> {
 
 impl Events {
     /// A page arrived.
-    pub fn page(&self, channel: &ChannelName, listed: usize, new: usize, limit: u16, took: Duration) {
+    pub fn page(&self, channel: &ChannelName, event: &PageEvent) {
+        let PageEvent { listed, new, limit, took } = *event;
         tracing::debug!(%channel, listed, new, limit, took_ms = millis(took), "page");
     }
 
@@ -78,16 +92,10 @@ impl Events {
         );
     }
 
-    /// An envelope's fate was decided without an attempt: malformed, expired, unroutable, used up.
-    pub fn decided(
-        &self,
-        id: &EnvelopeId,
-        channel: &ChannelName,
-        status: AckStatus,
-        cause: Cause,
-        detail: &Detail,
-    ) {
-        tracing::warn!(envelope = %id, %channel, status = %status, cause = cause.label(), detail = %detail, "decided");
+    /// An envelope can never be sent, and no attempt was needed to know it: unroutable, expired, used up.
+    pub fn refused(&self, id: &EnvelopeId, channel: &ChannelName, refusal: &Refusal) {
+        let Refusal { cause, detail } = refusal;
+        tracing::warn!(envelope = %id, %channel, cause = cause.label(), %detail, "failed without an attempt");
     }
 
     /// The seam took an ack.
