@@ -1,5 +1,8 @@
 //! Push through Web Push with VAPID.
 
+pub mod address;
+pub mod endpoint;
+pub mod resolver;
 pub mod subject;
 pub mod vapid;
 
