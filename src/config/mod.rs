@@ -1,19 +1,18 @@
 //! From the environment to [`Config`]: read once, at the start, and every problem told at once.
 //!
 //! Owns which settings there are, what they default to and which of them do not go together. Secrets are
-//! [`SecretString`] from here on, and nothing here shows one. It must not know what the settings do.
+//! `SecretString` from here on, and nothing here shows one. It must not know what the settings do.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use reqwest::header::HeaderName;
-use secrecy::SecretString;
 use url::Url;
 
 use crate::channel::{Rate, email, push};
 use crate::http::EXCHANGE_DEADLINE;
+use crate::outbox;
 use crate::telemetry::logs;
 
 mod environment;
@@ -30,10 +29,10 @@ use read::{Reader, Shape, duration, switch, whole};
 use variables as var;
 
 /// Everything that the operator sets.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Config {
     /// The seam.
-    pub outbox: Outbox,
+    pub outbox: outbox::Settings,
     /// Scheme, host and port of every link in a message.
     pub app_origin: Url,
     /// The path of the unsubscribe link behind [`Config::app_origin`].
@@ -52,22 +51,11 @@ pub struct Config {
     pub logs: logs::Settings,
 }
 
-/// How the seam is reached.
-#[derive(Debug, Clone)]
-pub struct Outbox {
-    /// A path prefix is part of it.
-    pub base_url: Url,
-    /// The shared secret.
-    pub token: SecretString,
-    /// The header that the secret travels in.
-    pub token_header: HeaderName,
-    /// The window, 1 to 500.
-    pub page_limit: u16,
-}
-
 /// How the lanes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Engine {
+    /// The window of each lane, 1 to 500.
+    pub page_limit: u16,
     /// Between two polls of an idle lane.
     pub poll_interval: Duration,
     /// Attempts at one envelope before it is failed.
@@ -162,12 +150,11 @@ fn part<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     }
 }
 
-fn read_outbox(reader: &mut Reader<'_>) -> Option<Outbox> {
+fn read_outbox(reader: &mut Reader<'_>) -> Option<outbox::Settings> {
     let base_url = reader.required(&var::OUTBOX_BASE_URL, values::base_url);
     let token = reader.secret(&var::INTERNAL_OUTBOX_TOKEN, Shape::Header);
     let token_header = reader.or_default(&var::OUTBOX_TOKEN_HEADER, values::header_name);
-    let page_limit = reader.or_default(&var::OUTBOX_PAGE_LIMIT, whole(1..=MOST_PER_PAGE));
-    Some(Outbox { base_url: base_url?, token: token?, token_header: token_header?, page_limit: page_limit? })
+    Some(outbox::Settings { base_url: base_url?, token: token?, token_header: token_header? })
 }
 
 /// Which channels run.
@@ -231,6 +218,7 @@ fn read_push(reader: &mut Reader<'_>) -> Option<push::Settings> {
 }
 
 fn read_engine(reader: &mut Reader<'_>) -> Option<Engine> {
+    let page_limit = reader.or_default(&var::OUTBOX_PAGE_LIMIT, whole(1..=MOST_PER_PAGE));
     let poll_interval = reader.or_default(&var::DELIVERY_POLL_INTERVAL, duration(MILLISECONDS_100..=HOUR));
     let max_attempts = reader.or_default(&var::DELIVERY_MAX_ATTEMPTS, whole(1..=100));
     let retry_base = reader.or_default(&var::DELIVERY_RETRY_BASE, duration(MILLISECONDS_100..=HOUR));
@@ -242,6 +230,7 @@ fn read_engine(reader: &mut Reader<'_>) -> Option<Engine> {
     let email_workers = reader.or_default(&var::DELIVERY_EMAIL_WORKERS, whole(1..=256));
     let push_workers = reader.or_default(&var::DELIVERY_PUSH_WORKERS, whole(1..=256));
     Some(Engine {
+        page_limit: page_limit?,
         poll_interval: poll_interval?,
         max_attempts: max_attempts?,
         retry_base: retry_base?,

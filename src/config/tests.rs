@@ -43,7 +43,6 @@ fn the_least_environment_runs_both_channels_with_the_defaults() {
     assert_eq!(config.outbox.base_url.path(), "/prefix");
     assert_eq!(config.outbox.token.expose_secret(), "t0ken-of-the-seam");
     assert_eq!(config.outbox.token_header, "x-internal-token");
-    assert_eq!(config.outbox.page_limit, 500);
     assert_eq!(config.unsubscribe_path, "/api/app/comms/unsubscribe");
     let email = config.email.unwrap();
     assert_eq!(email.base_url.as_str(), "https://api.resend.com/");
@@ -53,6 +52,7 @@ fn the_least_environment_runs_both_channels_with_the_defaults() {
     assert_eq!(
         config.engine,
         Engine {
+            page_limit: 500,
             poll_interval: Duration::from_secs(5),
             max_attempts: 8,
             retry_base: Duration::from_secs(2),
@@ -87,7 +87,7 @@ fn every_problem_is_told_at_once_with_its_name_and_an_example() {
             ("VAPID_SUBJECT", "x"),
             ("RUST_LOG", "=,=")
         ]),
-        ["OUTBOX_PAGE_LIMIT", "MAIL_FROM", "VAPID_SUBJECT", "RUST_LOG"]
+        ["MAIL_FROM", "VAPID_SUBJECT", "OUTBOX_PAGE_LIMIT", "RUST_LOG"]
     );
 }
 

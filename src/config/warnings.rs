@@ -67,7 +67,7 @@ fn pairs(config: &Config) -> Vec<Warning> {
             "is longer than the 60s for which a listing is trusted: retries ask for pages in between",
         ),
         (
-            usize::from(config.outbox.page_limit) < workers,
+            usize::from(engine.page_limit) < workers,
             &var::OUTBOX_PAGE_LIMIT,
             "is smaller than the number of a lane's workers: some of them never have work",
         ),
