@@ -33,22 +33,29 @@ use variables as var;
 pub struct Config {
     /// The seam.
     pub outbox: outbox::Settings,
-    /// Scheme, host and port of every link in a message.
-    pub app_origin: Url,
-    /// The path of the unsubscribe link behind [`Config::app_origin`].
-    pub unsubscribe_path: String,
+    /// What messages are made from.
+    pub rendering: Rendering,
     /// The email channel, where it is configured and chosen.
     pub email: Option<email::Settings>,
     /// The push channel, where it is configured and chosen.
     pub push: Option<push::Settings>,
     /// How the lanes work.
     pub engine: Engine,
-    /// Templates that add to the built-in ones and override them.
-    pub templates_dir: Option<PathBuf>,
     /// Where the admin server listens; `None` is nowhere.
     pub admin_addr: Option<SocketAddr>,
     /// How logs are written.
     pub logs: logs::Settings,
+}
+
+/// What messages are made from, beside their envelopes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendering {
+    /// Scheme, host and port of every link in a message.
+    pub app_origin: Url,
+    /// The path of the unsubscribe link behind `app_origin`.
+    pub unsubscribe_path: String,
+    /// Templates that add to the built-in ones and override them.
+    pub templates_dir: Option<PathBuf>,
 }
 
 /// How the lanes work.
@@ -96,47 +103,53 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it, never a part of it.
     pub fn read(env: &Environment) -> Result<(Config, Vec<Warning>), Vec<Problem>> {
-        let mut reader = Reader::new(env);
-        match read(&mut reader) {
-            // A part can be noted as wrong although each value could be had.
-            Some(config) if reader.is_clean() => {
-                let warnings = warnings::of(&config, env);
-                Ok((config, warnings))
-            }
-            _ => Err(reader.into_problems()),
-        }
+        let config = alone(env, read)?;
+        let warnings = warnings::of(&config, env);
+        Ok((config, warnings))
     }
+}
+
+/// What messages are made from, for a command that sends none.
+///
+/// # Errors
+/// Everything that is wrong with its variables.
+pub fn rendering(env: &Environment) -> Result<Rendering, Vec<Problem>> {
+    alone(env, read_rendering)
 }
 
 /// How logs are written, for a command that needs no other configuration.
 ///
 /// # Errors
-/// What is wrong with the two variables of it.
+/// Everything that is wrong with its variables.
 pub fn logs(env: &Environment) -> Result<logs::Settings, Vec<Problem>> {
+    alone(env, read_logs)
+}
+
+fn alone<T>(env: &Environment, read: fn(&mut Reader<'_>) -> Option<T>) -> Result<T, Vec<Problem>> {
     let mut reader = Reader::new(env);
-    read_logs(&mut reader).ok_or_else(|| reader.into_problems())
+    match read(&mut reader) {
+        // An optional value can be noted as wrong although every part could be had.
+        Some(part) if reader.is_clean() => Ok(part),
+        _ => Err(reader.into_problems()),
+    }
 }
 
 /// Reads every part before it looks at any, so that no problem hides another.
 fn read(reader: &mut Reader<'_>) -> Option<Config> {
     let outbox = read_outbox(reader);
-    let app_origin = reader.required(&var::APP_ORIGIN, values::origin);
-    let unsubscribe_path = reader.or_default(&var::UNSUBSCRIBE_PATH, values::absolute_path);
+    let rendering = read_rendering(reader);
     let chosen = read_channels(reader);
     let email = chosen.email.then(|| read_email(reader));
     let push = chosen.push.then(|| read_push(reader));
     let engine = read_engine(reader);
-    let templates_dir = reader.optional(&var::DELIVERY_TEMPLATES_DIR, values::directory);
     let admin_addr = reader.or_default(&var::DELIVERY_ADMIN_ADDR, values::listen_address);
     let logs = read_logs(reader);
     Some(Config {
         outbox: outbox?,
-        app_origin: app_origin?,
-        unsubscribe_path: unsubscribe_path?,
+        rendering: rendering?,
         email: part(email)?,
         push: part(push)?,
         engine: engine?,
-        templates_dir,
         admin_addr: admin_addr?,
         logs: logs?,
     })
@@ -155,6 +168,13 @@ fn read_outbox(reader: &mut Reader<'_>) -> Option<outbox::Settings> {
     let token = reader.secret(&var::INTERNAL_OUTBOX_TOKEN, Shape::Header);
     let token_header = reader.or_default(&var::OUTBOX_TOKEN_HEADER, values::header_name);
     Some(outbox::Settings { base_url: base_url?, token: token?, token_header: token_header? })
+}
+
+fn read_rendering(reader: &mut Reader<'_>) -> Option<Rendering> {
+    let app_origin = reader.required(&var::APP_ORIGIN, values::origin);
+    let unsubscribe_path = reader.or_default(&var::UNSUBSCRIBE_PATH, values::absolute_path);
+    let templates_dir = reader.optional(&var::DELIVERY_TEMPLATES_DIR, values::directory);
+    Some(Rendering { app_origin: app_origin?, unsubscribe_path: unsubscribe_path?, templates_dir })
 }
 
 /// Which channels run.

@@ -43,7 +43,7 @@ fn the_least_environment_runs_both_channels_with_the_defaults() {
     assert_eq!(config.outbox.base_url.path(), "/prefix");
     assert_eq!(config.outbox.token.expose_secret(), "t0ken-of-the-seam");
     assert_eq!(config.outbox.token_header, "x-internal-token");
-    assert_eq!(config.unsubscribe_path, "/api/app/comms/unsubscribe");
+    assert_eq!(config.rendering.unsubscribe_path, "/api/app/comms/unsubscribe");
     let email = config.email.unwrap();
     assert_eq!(email.base_url.as_str(), "https://api.resend.com/");
     assert_eq!(email.rate, Rate::Follow { start: FIRST_RATE });
@@ -62,7 +62,7 @@ fn the_least_environment_runs_both_channels_with_the_defaults() {
             push_workers: 32,
         }
     );
-    assert_eq!(config.templates_dir, None);
+    assert_eq!(config.rendering.templates_dir, None);
     assert_eq!(config.admin_addr, Some("127.0.0.1:9110".parse().unwrap()));
 }
 
@@ -233,7 +233,12 @@ fn debug_shows_no_secret() {
 }
 
 #[test]
-fn the_logs_settings_can_be_read_alone() {
+fn a_part_can_be_read_alone() {
+    let alone = rendering(&[("APP_ORIGIN", "https://app.example.com")].into_iter().collect()).unwrap();
+    assert_eq!(alone.app_origin.as_str(), "https://app.example.com/");
+    let env = [("APP_ORIGIN", "https://app.example.com"), ("DELIVERY_TEMPLATES_DIR", "/nowhere/at/all")];
+    assert_eq!(rendering(&env.into_iter().collect()).unwrap_err()[0].variable, "DELIVERY_TEMPLATES_DIR");
+
     let settings = logs(&[("DELIVERY_LOG_FORMAT", "text")].into_iter().collect()).unwrap();
     assert_eq!(settings.format, Format::Text);
     let problems =

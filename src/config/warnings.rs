@@ -72,7 +72,7 @@ fn pairs(config: &Config) -> Vec<Warning> {
             "is smaller than the number of a lane's workers: some of them never have work",
         ),
         (
-            config.email.is_some() && config.app_origin.scheme() != "https",
+            config.email.is_some() && config.rendering.app_origin.scheme() != "https",
             &var::APP_ORIGIN,
             "is not https: mails go out without the one-click unsubscribe that large providers ask for",
         ),
