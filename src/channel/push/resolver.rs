@@ -70,6 +70,9 @@ impl Resolve for Guard {
         let Guard { lookup, allow_private } = self.clone();
         Box::pin(async move {
             let addresses = lookup.addresses(name.as_str()).await?;
+            if addresses.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address").into());
+            }
             if !allow_private && !addresses.iter().copied().all(is_public) {
                 return Err(ForbiddenAddress.into());
             }
@@ -127,7 +130,9 @@ pub(super) mod tests {
         assert!(ForbiddenAddress::is_behind(&*resolve(&guard).await.unwrap_err()));
         assert!(ForbiddenAddress::is_behind(&*resolve(&guard).await.unwrap_err()), "one of two is enough");
         assert_eq!(resolve(&guard).await.unwrap(), ["1.1.1.1"]);
-        assert!(!ForbiddenAddress::is_behind(&*resolve(&guard).await.unwrap_err()), "does not resolve");
+        for _nothing in ["an empty answer", "no answer"] {
+            assert!(!ForbiddenAddress::is_behind(&*resolve(&guard).await.unwrap_err()));
+        }
         assert_eq!(script.left(), 0);
     }
 

@@ -220,9 +220,18 @@ async fn a_known_service_on_a_private_address_is_the_resolvers_fault() {
 #[tokio::test]
 async fn a_name_that_does_not_resolve_is_a_retry() {
     for endpoint in ["https://gone.example.net/x", "https://fcm.googleapis.com/fcm/send/x"] {
-        let attempt = send(&channel(false, &[]), endpoint).await;
-        assert_eq!((attempt.outcome, attempt.cause), (Outcome::Retry { after: None }, Cause::Dns));
+        for answers in [[].as_slice(), &[[].as_slice()]] {
+            let attempt = send(&channel(false, answers), endpoint).await;
+            assert_eq!((attempt.outcome, attempt.cause), (Outcome::Retry { after: None }, Cause::Dns));
+        }
     }
+}
+
+#[tokio::test]
+async fn an_endpoint_too_long_to_be_requested_is_an_invalid_recipient() {
+    let endpoint = format!("https://push.example.net/{}", "x".repeat(70_000));
+    let attempt = send(&channel(false, &[&["10.0.0.1"]]), &endpoint).await;
+    assert_eq!((attempt.outcome, attempt.cause), (Outcome::Failed, Cause::RecipientInvalid));
 }
 
 #[tokio::test]
