@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{self, Config, Environment, Problem};
-use crate::telemetry::logs;
+use crate::config::{self, Environment, Problem, Rendering};
+use crate::render::{Library, Links, TemplateErrors};
 
 pub mod render;
 pub mod vapid;
@@ -80,9 +80,9 @@ impl From<Vec<Problem>> for Failure {
     }
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failure {
-    fn from(error: E) -> Failure {
-        Failure::Other(error.into())
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Other(error)
     }
 }
 
@@ -119,3 +119,45 @@ fn run(command: Command) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
+/// The templates as the environment sets them.
+fn library() -> Result<Library, Failure> {
+    let Rendering { app_origin, unsubscribe_path, templates_dir } =
+        config::rendering(&Environment::of_process())?;
+    let links = Links::new(&app_origin, &unsubscribe_path)
+        .map_err(|error| Failure::Configuration(vec![error.to_string()]))?;
+    Library::load(templates_dir, links).map_err(|TemplateErrors(errors)| {
+        Failure::Configuration(errors.iter().map(ToString::to_string).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn ends(arguments: &[&str]) -> u8 {
+        main(["delivery-worker"].iter().chain(arguments).map(OsString::from)).code()
+    }
+
+    #[test]
+    fn the_tree_of_commands_is_valid() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_lists_the_environment_and_the_exit_codes() {
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("OUTBOX_BASE_URL") && help.contains("78 bad configuration"), "{help}");
+    }
+
+    #[test]
+    fn what_is_asked_for_ends_clean_and_a_wrong_command_line_is_bad_configuration() {
+        for asked in [vec!["--version"], vec!["--help"], vec!["vapid", "--help"], vec!["vapid", "generate"]] {
+            assert_eq!(ends(&asked), 0, "{asked:?}");
+        }
+        for wrong in [vec![], vec!["fly"], vec!["--fly"], vec!["render"]] {
+            assert_eq!(ends(&wrong), 78, "{wrong:?}");
+        }
+    }
+}
