@@ -5,6 +5,7 @@
 
 pub mod channel;
 pub mod clock;
+pub mod engine;
 pub mod envelope;
 pub mod http;
 pub mod outbox;

@@ -78,7 +78,7 @@ impl Events {
     }
 
     /// A poll failed.
-    pub fn poll_failed(&self, channel: &ChannelName, error: SeamError, again_in: Duration) {
+    pub fn poll_failed(&self, channel: &ChannelName, error: &SeamError, again_in: Duration) {
         tracing::warn!(%channel, error = error.label(), again_in_ms = millis(again_in), "poll failed: {error}");
     }
 
@@ -107,7 +107,7 @@ impl Events {
     }
 
     /// An ack did not get through.
-    pub fn ack_failed(&self, id: &EnvelopeId, channel: &ChannelName, error: SeamError, again_in: Duration) {
+    pub fn ack_failed(&self, id: &EnvelopeId, channel: &ChannelName, error: &SeamError, again_in: Duration) {
         tracing::warn!(envelope = %id, %channel, error = error.label(), again_in_ms = millis(again_in), "ack failed: {error}");
     }
 
