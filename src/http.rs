@@ -1,13 +1,15 @@
 //! What every HTTP client of the worker has in common, and how it reads answers.
 //!
-//! Owns the client builder (User-Agent, deadlines, no redirects, no proxy), the capped body and
-//! Retry-After. It must not know what an answer means to anyone.
+//! Owns the client builder (User-Agent, deadlines, no redirects, no proxy), base URLs, secret headers, the
+//! capped body and Retry-After. It must not know what an answer means to anyone.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use reqwest::header::{DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
+use secrecy::{ExposeSecret, SecretString};
+use url::Url;
 
 use crate::outcome::Cause;
 
@@ -38,6 +40,60 @@ pub fn client_builder() -> reqwest::ClientBuilder {
         .connect_timeout(CONNECT_DEADLINE)
         .timeout(EXCHANGE_DEADLINE)
         .pool_idle_timeout(IDLE_BELOW_SERVERS)
+}
+
+/// Why a client cannot be built from what the operator set.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The base URL is not one.
+    #[error("the base URL must be http or https, with a host and without credentials, query or fragment")]
+    BaseUrl,
+    /// The secret cannot stand in a header.
+    #[error("the secret holds a character that no HTTP header can carry")]
+    Secret,
+    /// The machine's TLS or its settings.
+    #[error("the HTTP client cannot be built")]
+    Client(#[from] reqwest::Error),
+}
+
+/// Where an API lives. Its path prefix is kept, with or without a slash at its end.
+#[derive(Debug, Clone)]
+pub struct BaseUrl(Url);
+
+impl BaseUrl {
+    /// Takes the URL below which an API's paths are.
+    ///
+    /// # Errors
+    /// It is not http(s), or holds what no base does. Credentials in it would become a header of their
+    /// own, so they are refused too.
+    pub fn new(url: Url) -> Result<BaseUrl, SetupError> {
+        let plain = matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none();
+        if plain { Ok(BaseUrl(url)) } else { Err(SetupError::BaseUrl) }
+    }
+
+    /// The URL of `path` below the base. `path` begins with `/` and is percent-encoded already.
+    pub fn join(&self, path: &str) -> Url {
+        let mut url = self.0.clone();
+        url.set_path(&format!("{}{path}", self.0.path().trim_end_matches('/')));
+        url
+    }
+}
+
+/// A header's value with a secret in it, after `prefix`. `Debug` does not show it, and HTTP/2 does not
+/// index it.
+///
+/// # Errors
+/// The secret holds a character that no header can carry.
+pub fn secret_header(prefix: &str, secret: &SecretString) -> Result<HeaderValue, SetupError> {
+    let mut value = HeaderValue::from_str(&format!("{prefix}{}", secret.expose_secret()))
+        .map_err(|_| SetupError::Secret)?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Why a body could not be had.
@@ -131,7 +187,39 @@ fn connect_cause(error: &reqwest::Error) -> Cause {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use reqwest::header::HeaderValue;
+
+    #[test]
+    fn a_base_keeps_its_path_prefix() {
+        for (base, joined) in [
+            ("http://app.test:8099", "http://app.test:8099/a/b"),
+            ("http://app.test:8099/", "http://app.test:8099/a/b"),
+            ("https://app.test/pre%2Ffix/x", "https://app.test/pre%2Ffix/x/a/b"),
+            ("https://app.test/prefix//", "https://app.test/prefix/a/b"),
+        ] {
+            assert_eq!(BaseUrl::new(base.parse().unwrap()).unwrap().join("/a/b").as_str(), joined);
+        }
+    }
+
+    #[test]
+    fn what_is_no_base_is_refused() {
+        for url in [
+            "mailto:a@b.test",
+            "ftp://app.test",
+            "http://u:p@app.test",
+            "http://app.test/?a=1",
+            "http://app.test/#x",
+        ] {
+            assert!(matches!(BaseUrl::new(url.parse().unwrap()), Err(SetupError::BaseUrl)), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_in_the_header_and_not_in_debug() {
+        let header = secret_header("Bearer ", &"s3cret".into()).unwrap();
+        assert_eq!(header, "Bearer s3cret");
+        assert!(!format!("{header:?}").contains("s3cret"));
+        assert!(matches!(secret_header("", &"line\nbreak".into()), Err(SetupError::Secret)));
+    }
 
     fn asked(value: &str) -> Option<Duration> {
         let mut headers = HeaderMap::new();

@@ -1,15 +1,20 @@
 //! The client of the seam: the app's two endpoints.
 //!
-//! Owns [`Seam`], what the engine asks of an outbox, and its HTTP form. It must not know leases,
+//! Owns [`Seam`], what the engine asks of an outbox; its HTTP form is in `http`. It must not know leases,
 //! retries or what a page means for them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::envelope::{self, ChannelName, EnvelopeId, Reading};
 use crate::outcome::{AckStatus, Detail};
+
+mod http;
+
+pub use http::{HttpSeam, Settings};
 
 /// What the engine asks of the app's outbox.
 #[async_trait]
@@ -101,8 +106,8 @@ pub enum Acked {
     Unknown,
 }
 
-/// Why the seam did not do what it was asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+/// Why the seam did not do what it was asked. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SeamError {
     /// No answer: refused, unresolved, timed out, cut.
     #[error("the seam is out of reach")]
@@ -114,35 +119,43 @@ pub enum SeamError {
     #[error("the seam is not ready (503): is the app's token configured?")]
     NotReady,
     /// 3xx: OUTBOX_BASE_URL is wrong.
-    #[error("the seam redirects: OUTBOX_BASE_URL is wrong")]
-    Redirected,
+    #[error("the seam redirects to {}: OUTBOX_BASE_URL is wrong", to.as_deref().unwrap_or("no address"))]
+    Redirected {
+        /// The origin that it points to (scheme, host, port), where it names one. The rest of the
+        /// address is left out: it may hold a token.
+        to: Option<Arc<str>>,
+    },
     /// An answer that the contract does not know; asking again may help.
     #[error("the seam answered {0}")]
     Status(u16),
     /// A 4xx that asking again does not change.
     #[error("the seam refuses this request for good ({0})")]
     Refused(u16),
-    /// A 200 that is not what the contract says, or too large.
-    #[error("the seam's answer is not readable")]
+    /// A 200 that is not what the contract says.
+    #[error("the seam's answer is not readable: is OUTBOX_BASE_URL the app's?")]
     Unreadable,
+    /// A 200 with more than this many bytes, which nobody reads to the end.
+    #[error("the seam's answer is larger than {0} bytes (a page: lower OUTBOX_PAGE_LIMIT)")]
+    TooLarge(usize),
 }
 
 impl SeamError {
     /// Whether the seam has refused this very request for good.
-    pub fn is_final(self) -> bool {
+    pub fn is_final(&self) -> bool {
         matches!(self, SeamError::Refused(_))
     }
 
     /// The name in metrics.
-    pub fn label(self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match self {
             SeamError::Unreachable => "unreachable",
             SeamError::TokenRefused => "token_refused",
             SeamError::NotReady => "not_ready",
-            SeamError::Redirected => "redirected",
+            SeamError::Redirected { .. } => "redirected",
             SeamError::Status(_) => "status",
             SeamError::Refused(_) => "refused",
             SeamError::Unreadable => "unreadable",
+            SeamError::TooLarge(_) => "too_large",
         }
     }
 }
