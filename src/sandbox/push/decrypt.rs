@@ -168,9 +168,8 @@ mod tests {
 
     /// The receiver of RFC 8291, section 5.
     fn receiver() -> Receiver {
-        let public = bytes(
-            "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
-        );
+        let public =
+            bytes("BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4");
         let secret = BigNum::from_slice(&bytes("q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94")).unwrap();
         let point = public_key(&public).unwrap();
         let key = EcKey::from_private_components(&p256().unwrap(), &secret, point.public_key()).unwrap();

@@ -238,7 +238,10 @@ impl Service {
         let (topic, urgency) = (topic(headers)?, urgency(headers)?);
         self.check_sender(headers, &vapid_public)?;
         if body.len() > MAX_BODY {
-            return Err(Refusal { status: StatusCode::PAYLOAD_TOO_LARGE, why: "the body is over 4096 bytes" });
+            return Err(Refusal {
+                status: StatusCode::PAYLOAD_TOO_LARGE,
+                why: "the body is over 4096 bytes",
+            });
         }
         let plain = receiver.decrypt(body).map_err(|_| bad("the body cannot be decrypted"))?;
         let Notification { title, body, url, tag } =

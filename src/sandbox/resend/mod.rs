@@ -188,9 +188,7 @@ impl Provider {
                 "Missing API key in the authorization header",
             )),
             Some(value) if *value == format!("Bearer {}", self.api_key) => Ok(()),
-            Some(_) => {
-                Err(Refusal::new(StatusCode::UNAUTHORIZED, "validation_error", "API key is invalid"))
-            }
+            Some(_) => Err(Refusal::new(StatusCode::UNAUTHORIZED, "validation_error", "API key is invalid")),
         }
     }
 
@@ -219,16 +217,20 @@ impl Provider {
                     self.journal.record(Event::MailRepeated { key: key.clone() });
                     return accepted(&id);
                 }
-                Claim::OtherBody => return self.refuse(Refusal::new(
-                    StatusCode::CONFLICT,
-                    "invalid_idempotent_request",
-                    "This idempotency key has been used with a different request body",
-                )),
-                Claim::Concurrent => return self.refuse(Refusal::new(
-                    StatusCode::CONFLICT,
-                    "concurrent_idempotent_requests",
-                    "Another request with this idempotency key is in progress",
-                )),
+                Claim::OtherBody => {
+                    return self.refuse(Refusal::new(
+                        StatusCode::CONFLICT,
+                        "invalid_idempotent_request",
+                        "This idempotency key has been used with a different request body",
+                    ));
+                }
+                Claim::Concurrent => {
+                    return self.refuse(Refusal::new(
+                        StatusCode::CONFLICT,
+                        "concurrent_idempotent_requests",
+                        "Another request with this idempotency key is in progress",
+                    ));
+                }
             },
         };
         self.journal.record(Event::Mailed(Arc::new(draft.received(id.clone(), key))));

@@ -137,12 +137,14 @@ fn headers(fields: &Map<String, Value>) -> Result<Vec<(String, String)>, Refusal
 
 /// RFC 8058, section 3.1: one-click needs both headers, and an https link.
 fn check_unsubscribe(headers: &[(String, String)]) -> Result<(), Refusal> {
-    let value = |name: &str| headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str());
+    let value =
+        |name: &str| headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str());
     match (value("List-Unsubscribe"), value("List-Unsubscribe-Post")) {
         (None, None) => Ok(()),
         (Some(link), Some(post)) => {
             let url = link.strip_prefix('<').and_then(|rest| rest.strip_suffix('>'));
-            let https = url.and_then(|url| url::Url::parse(url).ok()).is_some_and(|url| url.scheme() == "https");
+            let https =
+                url.and_then(|url| url::Url::parse(url).ok()).is_some_and(|url| url.scheme() == "https");
             if !https {
                 return Err(invalid("`List-Unsubscribe` must be <https://…>"));
             }
@@ -161,7 +163,8 @@ fn tags(fields: &Map<String, Value>) -> Result<Vec<(String, String)>, Refusal> {
         Some(Value::Array(given)) if given.len() <= MAX_TAGS => given,
         Some(_) => return Err(invalid("`tags` must be an array of at most 75")),
     };
-    let word = |tag: &Value, field: &str| tag.get(field)?.as_str().filter(|s| is_tag_word(s)).map(str::to_owned);
+    let word =
+        |tag: &Value, field: &str| tag.get(field)?.as_str().filter(|s| is_tag_word(s)).map(str::to_owned);
     let read = |tag: &Value| Some((word(tag, "name")?, word(tag, "value")?));
     given.iter().map(read).collect::<Option<_>>().ok_or_else(|| {
         invalid("Tags should only contain ASCII letters, numbers, underscores, or dashes, 256 at most")
@@ -183,7 +186,9 @@ fn is_mailbox(text: &str) -> bool {
 }
 
 fn is_address(text: &str) -> bool {
-    let plain = |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || "<>(),;:\"@".contains(c));
+    let plain = |part: &str| {
+        !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || "<>(),;:\"@".contains(c))
+    };
     let labels = |domain: &str| domain.contains('.') && domain.split('.').all(|label| !label.is_empty());
     text.split_once('@').is_some_and(|(local, domain)| plain(local) && plain(domain) && labels(domain))
 }

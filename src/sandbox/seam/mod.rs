@@ -171,7 +171,11 @@ impl App {
         };
         let plain = headers.get("x-internal-token").is_some_and(|value| value == token);
         let bearer = headers.get(AUTHORIZATION).is_some_and(|value| *value == format!("Bearer {token}"));
-        if plain || bearer { Ok(()) } else { Err(Refusal(StatusCode::UNAUTHORIZED, "wrong or missing token")) }
+        if plain || bearer {
+            Ok(())
+        } else {
+            Err(Refusal(StatusCode::UNAUTHORIZED, "wrong or missing token"))
+        }
     }
 
     fn refuse(&self, endpoint: Endpoint, Refusal(status, why): Refusal) -> Response {

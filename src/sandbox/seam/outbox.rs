@@ -78,7 +78,8 @@ impl Outbox {
         living_at: Option<DateTime<Utc>>,
     ) -> impl Iterator<Item = &Value> {
         let of_channel = move |row: &Row| row.channel.as_deref().is_none_or(|of| of == channel);
-        let expired = move |row: &Row| living_at.is_some_and(|now| row.expires_at.is_some_and(|at| at <= now));
+        let expired =
+            move |row: &Row| living_at.is_some_and(|now| row.expires_at.is_some_and(|at| at <= now));
         self.rows
             .iter()
             .filter(move |row| of_channel(row) && !expired(row) && !self.is_closed(row))

@@ -4,6 +4,9 @@
 //! endpoint serves. A fault strikes requests that the endpoint's own checks have passed, so that it
 //! cannot hide a wrong one.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -158,13 +161,19 @@ impl Faults {
         self.releases.send_replace(());
     }
 
+    /// Waits until no fault holds a request any more: each has gone on, or its client is gone.
+    pub async fn none_held(&self) {
+        self.releases.closed().await;
+    }
+
     /// Runs `accept` for a request about `names`, under the fault that strikes it, if any. A request
     /// whose client goes away is not accepted any more, if it had not been before.
     pub(super) async fn around(&self, names: &[&str], accept: impl FnOnce() -> Response) -> Response {
         let Some(fault) = self.strike(names) else {
             return accept();
         };
-        // Subscribed before the entry is written: who reads the entry can release at once.
+        // Subscribed before the entry is written: who reads the entry can release at once. It also
+        // marks the request as held.
         let releases = self.releases.subscribe();
         match fault.stage {
             Stage::Before => {
