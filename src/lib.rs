@@ -11,4 +11,5 @@ pub mod http;
 pub mod outbox;
 pub mod outcome;
 pub mod render;
+pub mod sandbox;
 pub mod telemetry;
