@@ -163,6 +163,9 @@ impl Trouble {
     }
 }
 
+/// Words of which one stands in each error of a TLS handshake.
+const TLS_WORDS: [&str; 5] = ["certificate", "tls", "handshake", "fatal alert", "corrupt message"];
+
 /// The client has no types for these classes; the words of its inner errors are all there is to tell
 /// them by, and the class is for the operator's eyes: each of them is handled alike.
 fn connect_cause(error: &reqwest::Error) -> Cause {
@@ -175,7 +178,7 @@ fn connect_cause(error: &reqwest::Error) -> Cause {
         if text.contains("dns") || text.contains("lookup address") {
             return Cause::Dns;
         }
-        if text.contains("certificate") || text.contains("tls") || text.contains("handshake") {
+        if TLS_WORDS.iter().any(|word| text.contains(word)) {
             return Cause::Tls;
         }
         source = inner.source();

@@ -4,6 +4,7 @@
 //! `cli → engine → channel → render → envelope, outcome`.
 
 pub mod channel;
+pub mod cli;
 pub mod clock;
 pub mod engine;
 pub mod envelope;

@@ -1,0 +1,382 @@
+//! What a push service's answer means.
+//!
+//! Owns the table from answer to [`Attempt`] (RFC 8030, 5 and 7.3; RFC 8292, 4.2; and where each service
+//! differs). Pure, and total: an answer that nobody has seen yet must never eat the queue, and only
+//! "gone" ends anyone's consent. It must not know a request or a retry.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+use super::endpoint::Service;
+use super::subscription::Subscription;
+use crate::channel::Attempt;
+use crate::http::{date, retry_after};
+use crate::outcome::{Cause, Outcome, Scope};
+
+/// The shortest wait after "too many requests".
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// A clock further off than this is named where a credential is refused.
+const SKEW_WORTH_NAMING: i64 = 60;
+/// Words by which a 400 says that the credential does not fit: FCM's and Apple's.
+const CREDENTIAL_WORDS: [&str; 2] = ["UnauthorizedRegistration", "VapidPkHashMismatch"];
+/// How Windows says that it has no quarrel with the subscription, but with the sender.
+const DOMAIN_BLOCKED: &str = "domain blocked";
+
+/// An answer, as far as its meaning depends on it.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status code.
+    pub status: StatusCode,
+    /// The reason phrase, where it is not the standard one of the status.
+    pub reason: Option<String>,
+    /// The header fields.
+    pub headers: HeaderMap,
+    /// The start of the body; empty if it could not be read.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// What the service says in words, in one line. Windows says it in headers, others in JSON or text.
+    fn said(&self) -> String {
+        let body = String::from_utf8_lossy(&self.body);
+        let body = match serde_json::from_str::<Value>(&body) {
+            Ok(json) => words_of(&json),
+            Err(_) if body.trim_start().starts_with('<') => String::new(),
+            Err(_) => body.into_owned(),
+        };
+        let reason = self.reason.as_deref().unwrap_or_default();
+        let parts = [reason, self.header("x-wns-status"), self.header("x-wns-error-description"), &body];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// The fields of an error object in which push services put their reasons.
+fn words_of(json: &Value) -> String {
+    let fields = ["errno", "reason", "status", "error", "message"];
+    let words = fields.iter().filter_map(|field| match json.get(field)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(format!("{field} {number}")),
+        nested @ Value::Object(_) => Some(words_of(nested)),
+        Value::Null | Value::Bool(_) | Value::Array(_) => None,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Reads `answer` to a message for `subscription`; `now` is this machine's clock.
+pub fn classify(answer: &Answer, subscription: &Subscription, now: DateTime<Utc>) -> Attempt {
+    let service = subscription.endpoint.service();
+    let asked = retry_after(&answer.headers, now);
+    let (outcome, cause) = meaning(answer, service, asked);
+    let said = answer.said();
+    let mut text = answer.status.as_str().to_owned();
+    if cause == Cause::Accepted {
+        return Attempt::answered(outcome, cause, subscription.scrub(&text));
+    }
+    if cause == Cause::PushCredential {
+        text.extend(skew(answer, now));
+    }
+    if answer.status.is_redirection() {
+        text.push_str(": redirects are not followed");
+    }
+    if !said.is_empty() {
+        text = format!("{text}: {said}");
+    }
+    Attempt::answered(outcome, cause, subscription.scrub(&text))
+}
+
+fn meaning(answer: &Answer, service: Service, asked: Option<Duration>) -> (Outcome, Cause) {
+    let spaced = Some(asked.unwrap_or_default().max(LEAST_WAIT));
+    let windows = service == Service::Windows;
+    match answer.status.as_u16() {
+        200..=299 if windows && was_dropped(answer) => (Outcome::Retry { after: asked }, Cause::Dropped),
+        200..=299 => (Outcome::Delivered { provider_id: None }, Cause::Accepted),
+        300..=399 => (Outcome::Failed, Cause::EndpointForbidden),
+        400 if names_credential(answer) => (pause(None), Cause::PushCredential),
+        400 => (Outcome::Failed, Cause::Refused),
+        401 | 403 => (pause(None), Cause::PushCredential),
+        404 | 410 if windows && is_blocked(answer) => (pause(None), Cause::EndpointBlocked),
+        404 | 410 => (Outcome::Bounced, Cause::SubscriptionGone),
+        405 => (pause(None), Cause::EndpointBlocked),
+        406 if windows => (Outcome::Retry { after: spaced }, Cause::RateLimited),
+        406 => (Outcome::Failed, Cause::Refused),
+        408 => (Outcome::Unclear { after: asked }, Cause::Timeout),
+        413 => (Outcome::Failed, Cause::TooLarge),
+        425 | 503 => (Outcome::Retry { after: asked }, Cause::Unavailable),
+        429 => (pause(spaced), Cause::RateLimited),
+        502 => (Outcome::Unclear { after: asked }, Cause::BadGateway),
+        504 => (Outcome::Unclear { after: asked }, Cause::GatewayTimeout),
+        500..=599 => (Outcome::Unclear { after: asked }, Cause::ServerError),
+        0..=199 | 402 | 407 | 409 | 411 | 412 | 414..=424 | 426..=428 | 430..=499 | 600.. => {
+            (Outcome::Retry { after: asked }, Cause::UnexpectedAnswer)
+        }
+    }
+}
+
+/// Every pause is of the one destination: an endpoint's answer is its owner's word alone, and whether it
+/// speaks for the whole origin is for the gate to see from several.
+fn pause(after: Option<Duration>) -> Outcome {
+    Outcome::Pause { scope: Scope::Destination, after }
+}
+
+fn was_dropped(answer: &Answer) -> bool {
+    let status = answer.header("x-wns-status");
+    ["dropped", "channelthrottled"].iter().any(|word| status.eq_ignore_ascii_case(word))
+}
+
+fn names_credential(answer: &Answer) -> bool {
+    let body = String::from_utf8_lossy(&answer.body);
+    CREDENTIAL_WORDS.iter().any(|word| body.contains(word))
+}
+
+fn is_blocked(answer: &Answer) -> bool {
+    answer.said().to_ascii_lowercase().contains(DOMAIN_BLOCKED)
+}
+
+/// A clock that runs ahead makes tokens that "expire too late", one that is behind makes expired ones.
+fn skew(answer: &Answer, now: DateTime<Utc>) -> Option<String> {
+    let ahead = (now - date(&answer.headers)?).num_seconds();
+    let direction = if ahead > 0 { "ahead of" } else { "behind" };
+    (ahead.abs() > SKEW_WORTH_NAMING)
+        .then(|| format!(": this machine's clock is {} s {direction} the push service's", ahead.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    use super::super::testing::{Receiver, envelope_for};
+    use super::*;
+
+    const FCM: &str = "https://fcm.googleapis.com/fcm/send/cAfeBabe01";
+    const APPLE: &str = "https://web.push.apple.com/cAfeBabe01";
+    const WINDOWS: &str = "https://db5p.notify.windows.com/w/?token=cAfeBabe01";
+    const OTHER: &str = "https://push.example.net/cAfeBabe01";
+
+    fn now() -> DateTime<Utc> {
+        "2026-08-03T06:00:00Z".parse().unwrap()
+    }
+
+    fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
+        let header = |(name, value): &(&'static str, &str)| {
+            (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+        };
+        Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            reason: None,
+            headers: headers.iter().map(header).collect(),
+            body: body.into(),
+        }
+    }
+
+    fn subscription(endpoint: &str) -> Subscription {
+        Subscription::of(&envelope_for(&Receiver::rfc8291().subscription(endpoint)), false).unwrap()
+    }
+
+    fn read(endpoint: &str, answer: &Answer) -> Attempt {
+        classify(answer, &subscription(endpoint), now())
+    }
+
+    fn retry(after: u64) -> Outcome {
+        Outcome::Retry { after: Some(Duration::from_secs(after)) }
+    }
+
+    fn unclear() -> Outcome {
+        Outcome::Unclear { after: None }
+    }
+
+    fn delivered() -> Outcome {
+        Outcome::Delivered { provider_id: None }
+    }
+
+    fn waits(seconds: u64) -> Outcome {
+        pause(Some(Duration::from_secs(seconds)))
+    }
+
+    #[test]
+    fn each_status_means_what_the_table_says() {
+        let no_wait = Outcome::Retry { after: None };
+        for (status, outcome, cause) in [
+            (200, delivered(), Cause::Accepted),
+            (201, delivered(), Cause::Accepted),
+            (202, delivered(), Cause::Accepted),
+            (299, delivered(), Cause::Accepted),
+            (301, Outcome::Failed, Cause::EndpointForbidden),
+            (307, Outcome::Failed, Cause::EndpointForbidden),
+            (400, Outcome::Failed, Cause::Refused),
+            (401, pause(None), Cause::PushCredential),
+            (402, no_wait.clone(), Cause::UnexpectedAnswer),
+            (403, pause(None), Cause::PushCredential),
+            (404, Outcome::Bounced, Cause::SubscriptionGone),
+            (405, pause(None), Cause::EndpointBlocked),
+            (406, Outcome::Failed, Cause::Refused),
+            (408, unclear(), Cause::Timeout),
+            (409, no_wait.clone(), Cause::UnexpectedAnswer),
+            (410, Outcome::Bounced, Cause::SubscriptionGone),
+            (413, Outcome::Failed, Cause::TooLarge),
+            (418, no_wait.clone(), Cause::UnexpectedAnswer),
+            (425, no_wait.clone(), Cause::Unavailable),
+            (429, waits(1), Cause::RateLimited),
+            (451, no_wait.clone(), Cause::UnexpectedAnswer),
+            (500, unclear(), Cause::ServerError),
+            (501, unclear(), Cause::ServerError),
+            (502, unclear(), Cause::BadGateway),
+            (503, no_wait.clone(), Cause::Unavailable),
+            (504, unclear(), Cause::GatewayTimeout),
+            (599, unclear(), Cause::ServerError),
+            (100, no_wait.clone(), Cause::UnexpectedAnswer),
+            (999, no_wait, Cause::UnexpectedAnswer),
+        ] {
+            for endpoint in [FCM, APPLE, OTHER] {
+                let attempt = read(endpoint, &answer(status, &[], ""));
+                assert_eq!((attempt.outcome, attempt.cause), (outcome.clone(), cause), "{status}");
+                assert!(attempt.answered);
+            }
+        }
+    }
+
+    #[test]
+    fn windows_says_some_things_in_its_own_way() {
+        let status = |word| vec![("x-wns-status", word)];
+        let blocked = [("x-wns-error-description", "Domain Blocked by user")];
+        for (endpoint, answer, outcome, cause) in [
+            (WINDOWS, answer(201, &status("received"), ""), delivered(), Cause::Accepted),
+            (WINDOWS, answer(200, &status("dropped"), ""), Outcome::Retry { after: None }, Cause::Dropped),
+            (
+                WINDOWS,
+                answer(200, &status("ChannelThrottled"), ""),
+                Outcome::Retry { after: None },
+                Cause::Dropped,
+            ),
+            (OTHER, answer(200, &status("dropped"), ""), delivered(), Cause::Accepted),
+            (WINDOWS, answer(410, &[], ""), Outcome::Bounced, Cause::SubscriptionGone),
+            (WINDOWS, answer(410, &blocked, ""), pause(None), Cause::EndpointBlocked),
+            (WINDOWS, answer(410, &[], "Domain Blocked"), pause(None), Cause::EndpointBlocked),
+            (OTHER, answer(410, &blocked, ""), Outcome::Bounced, Cause::SubscriptionGone),
+            (WINDOWS, answer(406, &[("retry-after", "30")], ""), retry(30), Cause::RateLimited),
+            (WINDOWS, answer(406, &[], ""), retry(1), Cause::RateLimited),
+        ] {
+            let attempt = read(endpoint, &answer);
+            assert_eq!((attempt.outcome, attempt.cause), (outcome, cause), "{answer:?}");
+        }
+        let mut by_reason = answer(410, &[], "");
+        by_reason.reason = Some("Domain Blocked".to_owned());
+        assert_eq!(read(WINDOWS, &by_reason).cause, Cause::EndpointBlocked);
+    }
+
+    #[test]
+    fn a_400_about_the_credential_is_no_fault_of_the_message() {
+        for (endpoint, body) in [
+            (FCM, "UnauthorizedRegistration"),
+            (FCM, "<HTML><TITLE>UnauthorizedRegistration</TITLE></HTML>"),
+            (APPLE, r#"{"reason":"VapidPkHashMismatch"}"#),
+        ] {
+            let attempt = read(endpoint, &answer(400, &[], body));
+            assert_eq!((attempt.outcome, attempt.cause), (pause(None), Cause::PushCredential), "{body}");
+        }
+        assert_eq!(read(APPLE, &answer(400, &[], r#"{"reason":"BadTtl"}"#)).outcome, Outcome::Failed);
+    }
+
+    #[test]
+    fn a_rate_limit_is_waited_for_at_least_a_second_and_at_most_an_hour() {
+        for (value, seconds) in [
+            ("120", 120),
+            ("Mon, 03 Aug 2026 06:02:00 GMT", 120),
+            ("0", 1),
+            ("", 1),
+            ("soon", 1),
+            ("Mon, 03 Aug 2026 05:00:00 GMT", 1),
+            ("999999", 3600),
+        ] {
+            let attempt = read(FCM, &answer(429, &[("retry-after", value)], ""));
+            assert_eq!((attempt.outcome, attempt.cause), (waits(seconds), Cause::RateLimited), "{value}");
+        }
+        assert_eq!(read(FCM, &answer(503, &[("retry-after", "7")], "")).outcome, retry(7));
+    }
+
+    #[test]
+    fn a_refused_credential_names_a_clock_that_is_off() {
+        for (date, expected) in [
+            (
+                "Mon, 03 Aug 2026 05:00:00 GMT",
+                "401: this machine's clock is 3600 s ahead of the push service's: errno 109 expired",
+            ),
+            (
+                "Mon, 03 Aug 2026 06:02:00 GMT",
+                "401: this machine's clock is 120 s behind the push service's: errno 109 expired",
+            ),
+            ("Mon, 03 Aug 2026 06:01:00 GMT", "401: errno 109 expired"),
+        ] {
+            let body = r#"{"code":401,"errno":109,"message":"expired"}"#;
+            let attempt = read(FCM, &answer(401, &[("date", date)], body));
+            assert_eq!(attempt.detail.as_str(), expected);
+        }
+        let attempt = read(FCM, &answer(500, &[("date", "Mon, 03 Aug 2026 05:00:00 GMT")], ""));
+        assert_eq!(attempt.detail.as_str(), "500");
+    }
+
+    #[test]
+    fn the_detail_holds_the_services_reason_and_nothing_of_the_subscription() {
+        for (answer, expected) in [
+            (answer(403, &[], r#"{"reason":"BadJwtToken"}"#), "403: BadJwtToken"),
+            (
+                answer(404, &[], r#"{"error":{"code":404,"message":"not found","status":"NOT_FOUND"}}"#),
+                "404: NOT_FOUND not found",
+            ),
+            (answer(413, &[], "too big for cafebabe01"), "413: too big for [private]"),
+            (answer(502, &[], "<html><body>Bad gateway</body></html>"), "502"),
+            (answer(302, &[("location", "http://10.0.0.1/")], ""), "302: redirects are not followed"),
+            (answer(201, &[("location", OTHER)], OTHER), "201"),
+        ] {
+            assert_eq!(read(OTHER, &answer).detail.as_str(), expected);
+        }
+    }
+
+    fn any_answer() -> impl Strategy<Value = Answer> {
+        let word = prop_oneof![Just("dropped".to_owned()), Just("Domain Blocked".to_owned()), "[ -~]{0,30}"];
+        let body = prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200),
+            "[ -~]{0,200}".prop_map(String::into_bytes),
+            Just(br#"{"reason":"VapidPkHashMismatch"}"#.to_vec()),
+        ];
+        (100_u16..1000, word.clone(), word, body).prop_map(|(status, wns, retry, body)| {
+            let headers =
+                [("x-wns-status", wns.as_str()), ("x-wns-error-description", &wns), ("retry-after", &retry)];
+            Answer { body, reason: Some(wns.clone()), ..answer(status, &headers, "") }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_panics_and_only_gone_ends_consent(answer in any_answer(), which in 0_usize..4) {
+            let endpoint = [FCM, APPLE, WINDOWS, OTHER][which];
+            let attempt = read(endpoint, &answer);
+            let status = answer.status.as_u16();
+            prop_assert!(!matches!(attempt.outcome, Outcome::Complained | Outcome::Suppressed));
+            if attempt.outcome == Outcome::Bounced {
+                prop_assert!(status == 404 || status == 410);
+            }
+            if matches!(attempt.outcome, Outcome::Delivered { .. }) {
+                prop_assert!(answer.status.is_success());
+            }
+            if attempt.outcome == Outcome::Failed {
+                prop_assert!(answer.status.is_redirection() || matches!(status, 400 | 406 | 413));
+            }
+        }
+
+        #[test]
+        fn no_answer_pauses_more_than_its_destination(answer in any_answer()) {
+            let outcome = read(FCM, &answer).outcome;
+            let whole_origin = matches!(outcome, Outcome::Pause { scope: Scope::Provider, .. });
+            prop_assert!(!whole_origin);
+        }
+    }
+}
