@@ -6,6 +6,7 @@
 pub mod channel;
 pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod engine;
 pub mod envelope;
 pub mod http;

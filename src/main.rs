@@ -1,3 +1,7 @@
-//! The binary: parses the command line and runs one command.
+//! The binary: runs the command that it is asked for.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    delivery_worker::cli::main(std::env::args_os()).into()
+}

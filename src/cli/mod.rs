@@ -1,3 +1,163 @@
-//! The commands: one file each.
+//! The command line: what can be asked for, and what a command's end means to who asked.
+//!
+//! Owns the tree of commands, the start that they share (configuration, then logs) and the exit codes.
+//! One file per command.
 
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{self, Environment, Problem, Rendering};
+use crate::render::{Library, Links, TemplateErrors};
+
+pub mod render;
 pub mod vapid;
+
+/// Delivers an app's outbox: email through Resend, push through Web Push
+///
+/// A stateless daemon. It asks the app's outbox for what is pending, renders each envelope, sends it, and
+/// tells the app what became of it. Everything is set by environment variables; README.md has the whole
+/// list, and so has --help.
+#[derive(Debug, Parser)]
+#[command(name = "delivery-worker", version, after_long_help = config::variables::help())]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show what one envelope becomes, without sending anything
+    Render(render::RenderArgs),
+    /// Make a VAPID key pair for push, or print the public half of the configured one
+    Vapid(vapid::VapidArgs),
+}
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything that was begun is finished.
+    Clean,
+    /// The command failed.
+    Failed,
+    /// A send was cut, or a known outcome is not acked (EX_TEMPFAIL).
+    Unfinished,
+    /// The configuration or the command line is wrong: starting again does not help (EX_CONFIG).
+    Misconfigured,
+}
+
+impl Exit {
+    /// The process's exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Clean => 0,
+            Exit::Failed => 1,
+            Exit::Unfinished => 75,
+            Exit::Misconfigured => 78,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// The configuration is wrong, in each of these ways.
+    Configuration(Vec<String>),
+    /// Anything else.
+    Other(anyhow::Error),
+}
+
+impl From<Vec<Problem>> for Failure {
+    fn from(problems: Vec<Problem>) -> Failure {
+        Failure::Configuration(problems.iter().map(ToString::to_string).collect())
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Other(error)
+    }
+}
+
+/// Runs the command of `arguments`, the program's name first.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(asked_or_wrong) => {
+            // A closed stdout or stderr leaves nobody to tell.
+            asked_or_wrong.print().ok();
+            return if asked_or_wrong.use_stderr() { Exit::Misconfigured } else { Exit::Clean };
+        }
+    };
+    match run(cli.command) {
+        Ok(exit) => exit,
+        Err(Failure::Configuration(problems)) => {
+            eprintln!("delivery-worker: the configuration is wrong:");
+            problems.iter().for_each(|problem| eprintln!("  {problem}"));
+            Exit::Misconfigured
+        }
+        Err(Failure::Other(error)) => {
+            eprintln!("delivery-worker: {error:#}");
+            Exit::Failed
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Exit, Failure> {
+    let out = &mut std::io::stdout().lock();
+    match command {
+        Command::Render(args) => render::run(&args, &library()?, out)?,
+        Command::Vapid(args) => vapid::run(&args, |name| std::env::var(name).ok(), out)?,
+    }
+    Ok(Exit::Clean)
+}
+
+/// The templates as the environment sets them.
+fn library() -> Result<Library, Failure> {
+    let Rendering { app_origin, unsubscribe_path, templates_dir } =
+        config::rendering(&Environment::of_process())?;
+    let links = Links::new(&app_origin, &unsubscribe_path)
+        .map_err(|error| Failure::Configuration(vec![error.to_string()]))?;
+    Library::load(templates_dir, links).map_err(|TemplateErrors(errors)| {
+        Failure::Configuration(errors.iter().map(ToString::to_string).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn ends(arguments: &[&str]) -> u8 {
+        main(["delivery-worker"].iter().chain(arguments).map(OsString::from)).code()
+    }
+
+    #[test]
+    fn the_tree_of_commands_is_valid() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_lists_the_environment_and_the_exit_codes() {
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("OUTBOX_BASE_URL") && help.contains("78 bad configuration"), "{help}");
+    }
+
+    #[test]
+    fn what_is_asked_for_ends_clean_and_a_wrong_command_line_is_bad_configuration() {
+        for asked in [vec!["--version"], vec!["--help"], vec!["vapid", "--help"], vec!["vapid", "generate"]] {
+            assert_eq!(ends(&asked), 0, "{asked:?}");
+        }
+        for wrong in [vec![], vec!["fly"], vec!["--fly"], vec!["render"]] {
+            assert_eq!(ends(&wrong), 78, "{wrong:?}");
+        }
+    }
+}

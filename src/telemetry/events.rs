@@ -11,9 +11,19 @@ use crate::envelope::{ChannelName, EnvelopeId, FieldError, TemplateName};
 use crate::outbox::{Acked, SeamError};
 use crate::outcome::{AckStatus, Cause, Detail, Outcome, Refusal};
 
+use super::logs::Word;
+use super::metrics::{
+    AttemptLabels, CauseLabels, GateLabel, GateLabels, Metrics, ProblemLabels, ResultLabels, StatusLabels,
+};
+
 /// Tells what happens.
 #[derive(Debug, Clone, Default)]
-pub struct Events {}
+pub struct Events {
+    metrics: Metrics,
+}
+
+/// The seam's gate in the metrics of gates.
+const SEAM: &str = "seam";
 
 /// One page.
 #[derive(Debug, Clone, Copy)]
@@ -71,21 +81,41 @@ pub struct AckEvent<'a> {
 }
 
 impl Events {
+    /// Tells it in the log and in `metrics`.
+    pub fn new(metrics: Metrics) -> Events {
+        Events { metrics }
+    }
+
     /// A page arrived.
     pub fn page(&self, channel: &ChannelName, event: &PageEvent) {
         let PageEvent { listed, new, limit, took } = *event;
-        tracing::debug!(%channel, listed, new, limit, took_ms = millis(took), "page");
+        self.polled(channel, "ok");
+        self.metrics.listed.get_or_create(&self.metrics.channel(channel)).inc_by(new as u64);
+        tracing::debug!(channel = %word(channel), listed, new, limit, took_ms = millis(took), "page");
     }
 
     /// A poll failed.
     pub fn poll_failed(&self, channel: &ChannelName, error: &SeamError, again_in: Duration) {
-        tracing::warn!(%channel, error = error.label(), again_in_ms = millis(again_in), "poll failed: {error}");
+        self.polled(channel, error.label());
+        tracing::warn!(
+            channel = %word(channel), error = error.label(), again_in_ms = millis(again_in),
+            "poll failed: {error}"
+        );
     }
 
     /// An attempt came to its outcome.
     pub fn attempt(&self, event: &AttemptEvent<'_>) {
+        let labels = AttemptLabels {
+            channel: self.metrics.channel_word(event.channel),
+            gate: event.gate.label(),
+            outcome: event.outcome.label(),
+            cause: event.cause.label(),
+        };
+        self.metrics.attempts.get_or_create(&labels).inc();
+        let channel = self.metrics.channel(event.channel);
+        self.metrics.attempt_seconds.get_or_create(&channel).observe(event.took.as_secs_f64());
         tracing::info!(
-            envelope = %event.id, channel = %event.channel, template = %event.template,
+            envelope = %id(event.id), channel = %word(event.channel), template = %Word(event.template.as_str()),
             gate = event.gate.label(), attempt = event.number, outcome = event.outcome.label(),
             cause = event.cause.label(), took_ms = millis(event.took),
             next_in_ms = event.next_in.map(millis), detail = %event.detail, "attempt"
@@ -93,89 +123,186 @@ impl Events {
     }
 
     /// An envelope can never be sent, and no attempt was needed to know it: unroutable, expired, used up.
-    pub fn refused(&self, id: &EnvelopeId, channel: &ChannelName, refusal: &Refusal) {
+    pub fn refused(&self, envelope: &EnvelopeId, channel: &ChannelName, refusal: &Refusal) {
         let Refusal { cause, detail } = refusal;
-        tracing::warn!(envelope = %id, %channel, cause = cause.label(), %detail, "failed without an attempt");
-    }
-
-    /// The seam took an ack.
-    pub fn acked(&self, event: &AckEvent<'_>) {
-        tracing::info!(
-            envelope = %event.id, channel = %event.channel, status = %event.status,
-            cause = event.cause.label(), lag_ms = millis(event.lag), "acked"
+        let labels = CauseLabels { channel: self.metrics.channel_word(channel), cause: cause.label() };
+        self.metrics.refusals.get_or_create(&labels).inc();
+        tracing::warn!(
+            envelope = %id(envelope), channel = %word(channel), cause = cause.label(), %detail,
+            "failed without an attempt"
         );
     }
 
+    /// The seam took an ack. One that it answers with another word than was posted is worth a warning:
+    /// somebody else has acked this envelope, or the app has lost it.
+    pub fn acked(&self, event: &AckEvent<'_>) {
+        let channel = self.metrics.channel_word(event.channel);
+        let status = StatusLabels { channel, status: event.status.as_str() };
+        self.metrics.envelopes.get_or_create(&status).inc();
+        let channel = self.metrics.channel(event.channel);
+        self.metrics.lag_seconds.get_or_create(&channel).observe(event.lag.as_secs_f64());
+        let (result, stored) = match event.answer {
+            Acked::Stored => ("stored", event.status.as_str()),
+            Acked::Differs(stored) => ("differs", stored.as_str()),
+            Acked::Unknown => ("unknown", "unknown"),
+        };
+        self.ack_came_to(event.channel, result);
+        let (envelope, channel) = (id(event.id), word(event.channel));
+        let (status, cause, lag_ms) = (event.status, event.cause.label(), millis(event.lag));
+        if event.answer == Acked::Stored {
+            tracing::info!(%envelope, %channel, %status, cause, lag_ms, "acked");
+        } else {
+            tracing::warn!(%envelope, %channel, %status, stored, cause, lag_ms, "acked, but the app holds otherwise");
+        }
+    }
+
     /// An ack did not get through.
-    pub fn ack_failed(&self, id: &EnvelopeId, channel: &ChannelName, error: &SeamError, again_in: Duration) {
-        tracing::warn!(envelope = %id, %channel, error = error.label(), again_in_ms = millis(again_in), "ack failed: {error}");
+    pub fn ack_failed(
+        &self,
+        envelope: &EnvelopeId,
+        channel: &ChannelName,
+        error: &SeamError,
+        again_in: Duration,
+    ) {
+        self.ack_came_to(channel, error.label());
+        tracing::warn!(
+            envelope = %id(envelope), channel = %word(channel), error = error.label(),
+            again_in_ms = millis(again_in), "ack failed: {error}"
+        );
     }
 
     /// An envelope is no longer listed: nothing is sent, nothing acked.
-    pub fn withdrawn(&self, id: &EnvelopeId, channel: &ChannelName) {
-        tracing::info!(envelope = %id, %channel, "withdrawn: no longer listed");
+    pub fn withdrawn(&self, envelope: &EnvelopeId, channel: &ChannelName) {
+        self.metrics.withdrawn.get_or_create(&self.metrics.channel(channel)).inc();
+        tracing::info!(envelope = %id(envelope), channel = %word(channel), "withdrawn: no longer listed");
     }
 
     /// An element has no usable id.
     pub fn unnamed(&self, channel: &ChannelName, problem: &'static str) {
-        tracing::error!(%channel, problem, "an element of a page has no usable id and is passed over");
+        self.unusable(channel, "unnamed");
+        tracing::error!(channel = %word(channel), problem, "an element of a page has no usable id and is passed over");
     }
 
     /// An envelope cannot be read, and its app is told so.
-    pub fn malformed(&self, id: &EnvelopeId, channel: &ChannelName, error: &FieldError) {
-        tracing::error!(envelope = %id, %channel, field = %error.field, "malformed envelope: {error}");
+    pub fn malformed(&self, envelope: &EnvelopeId, channel: &ChannelName, error: &FieldError) {
+        self.unusable(channel, "malformed");
+        tracing::error!(
+            envelope = %id(envelope), channel = %word(channel), field = %error.field,
+            "malformed envelope: {error}"
+        );
     }
 
     /// An envelope of a version that this build does not read is left alone.
-    pub fn unreadable(&self, id: &EnvelopeId, channel: &ChannelName, version: &Detail) {
-        tracing::error!(envelope = %id, %channel, version = %version, "schema version of another build: left alone");
+    pub fn unreadable(&self, envelope: &EnvelopeId, channel: &ChannelName, version: &Detail) {
+        self.unusable(channel, "unreadable");
+        tracing::error!(
+            envelope = %id(envelope), channel = %word(channel), %version,
+            "schema version of another build: left alone"
+        );
     }
 
     /// An envelope of another channel stands in this lane's page and is left to its own lane.
-    pub fn misplaced(&self, id: &EnvelopeId, channel: &ChannelName, lane: &ChannelName) {
-        tracing::error!(envelope = %id, %channel, %lane, "listed in another channel's page: left to its own");
+    pub fn misplaced(&self, envelope: &EnvelopeId, channel: &ChannelName, lane: &ChannelName) {
+        self.unusable(lane, "misplaced");
+        tracing::error!(
+            envelope = %id(envelope), channel = %word(channel), lane = %word(lane),
+            "listed in another channel's page: left to its own"
+        );
     }
 
     /// A settled envelope is listed by a page that was requested after its ack.
-    pub fn relisted(&self, id: &EnvelopeId, channel: &ChannelName, status: AckStatus) {
-        tracing::error!(envelope = %id, %channel, status = %status, "still listed after its ack: acked again, not sent");
+    pub fn relisted(&self, envelope: &EnvelopeId, channel: &ChannelName, status: AckStatus) {
+        self.metrics.relisted.get_or_create(&self.metrics.channel(channel)).inc();
+        tracing::error!(
+            envelope = %id(envelope), channel = %word(channel), %status,
+            "still listed after its ack: acked again, not sent"
+        );
     }
 
     /// A gate closed.
     pub fn gate_closed(&self, gate: &GateId, cause: Cause, detail: &Detail, probe_in: Duration) {
-        tracing::error!(gate = gate.label(), cause = cause.label(), detail = %detail, probe_in_ms = millis(probe_in), "gate closed");
+        self.closed(gate.label(), cause.label());
+        tracing::error!(
+            gate = gate.label(), cause = cause.label(), %detail, probe_in_ms = millis(probe_in),
+            "gate closed"
+        );
     }
 
     /// A gate opened again.
     pub fn gate_opened(&self, gate: &GateId, closed_for: Duration) {
+        self.metrics.gate_opened.get_or_create(&GateLabel { gate: gate.label() }).inc();
         tracing::info!(gate = gate.label(), closed_for_ms = millis(closed_for), "gate open again");
     }
 
     /// The seam's gate closed or opened: acks do not get through, or do again.
     pub fn acks_blocked(&self, blocked: bool) {
         if blocked {
+            self.closed(SEAM, "acks_blocked");
             tracing::error!("acks do not get through: no new sends until one does");
         } else {
+            self.metrics.gate_opened.get_or_create(&GateLabel { gate: SEAM }).inc();
             tracing::info!("acks get through again");
         }
     }
 
     /// A delivery panicked.
-    pub fn panicked(&self, id: &EnvelopeId, channel: &ChannelName) {
-        tracing::error!(envelope = %id, %channel, "a delivery panicked: the envelope is tried again");
+    pub fn panicked(&self, envelope: &EnvelopeId, channel: &ChannelName) {
+        self.metrics.panics.get_or_create(&self.metrics.channel(channel)).inc();
+        tracing::error!(
+            envelope = %id(envelope), channel = %word(channel),
+            "a delivery panicked: the envelope is tried again"
+        );
     }
 
     /// The window is full of leases that wait.
     pub fn window_full(&self, channel: &ChannelName, held: usize) {
-        tracing::warn!(%channel, held, "the window is full of waiting envelopes: newer ones are not seen");
+        self.metrics.window_full.get_or_create(&self.metrics.channel(channel)).inc();
+        tracing::warn!(
+            channel = %word(channel), held,
+            "the window is full of waiting envelopes: newer ones are not seen"
+        );
     }
 
     /// Expired envelopes are held back because the clocks disagree.
     pub fn clock_skew(&self, channel: &ChannelName, seconds: i64) {
-        tracing::error!(%channel, ahead_s = seconds, "this machine's clock and the seam's disagree: nothing is failed as expired");
+        self.metrics.clock_skew.get_or_create(&self.metrics.channel(channel)).inc();
+        tracing::error!(
+            channel = %word(channel), ahead_s = seconds,
+            "this machine's clock and the seam's disagree: nothing is failed as expired"
+        );
     }
+
+    fn polled(&self, channel: &ChannelName, result: &'static str) {
+        let labels = ResultLabels { channel: self.metrics.channel_word(channel), result };
+        self.metrics.polls.get_or_create(&labels).inc();
+    }
+
+    fn ack_came_to(&self, channel: &ChannelName, result: &'static str) {
+        let labels = ResultLabels { channel: self.metrics.channel_word(channel), result };
+        self.metrics.acks.get_or_create(&labels).inc();
+    }
+
+    fn unusable(&self, channel: &ChannelName, problem: &'static str) {
+        let labels = ProblemLabels { channel: self.metrics.channel_word(channel), problem };
+        self.metrics.unusable.get_or_create(&labels).inc();
+    }
+
+    fn closed(&self, gate: &'static str, cause: &'static str) {
+        self.metrics.gate_closed.get_or_create(&GateLabels { gate, cause }).inc();
+    }
+}
+
+fn id(id: &EnvelopeId) -> Word<'_> {
+    Word(id.as_str())
+}
+
+fn word(channel: &ChannelName) -> Word<'_> {
+    Word(channel.as_str())
 }
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

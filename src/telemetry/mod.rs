@@ -3,5 +3,9 @@
 //! Owns the events (one log line and one metric each), the status that `/readyz` and `/metrics` tell,
 //! and the server that tells them. It must not decide anything.
 
+pub mod admin;
 pub mod events;
+pub mod gauges;
+pub mod logs;
+pub mod metrics;
 pub mod status;

@@ -3,6 +3,7 @@
 //! Owns the types; the engine fills them in. Nothing here is personal data.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use crate::envelope::ChannelName;
@@ -133,4 +134,66 @@ pub enum Unready {
     },
     /// The worker is stopping.
     Stopping,
+}
+
+impl GateState {
+    /// The name in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            GateState::Open => "open",
+            GateState::Spaced { .. } => "spaced",
+            GateState::Closed { .. } => "closed",
+        }
+    }
+
+    /// The names of every state.
+    pub const LABELS: [&'static str; 3] = ["open", "spaced", "closed"];
+}
+
+impl Unready {
+    /// The name in metrics.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Unready::GateClosed { .. } => "gate_closed",
+            Unready::Seam { .. } => "seam",
+            Unready::AcksBlocked => "acks_blocked",
+            Unready::AcksRefused { .. } => "acks_refused",
+            Unready::UnreadableVersion { .. } => "unreadable_version",
+            Unready::ClockSkew { .. } => "clock_skew",
+            Unready::Stopping => "stopping",
+        }
+    }
+
+    /// The names of every reason.
+    pub const LABELS: [&'static str; 7] = [
+        "gate_closed",
+        "seam",
+        "acks_blocked",
+        "acks_refused",
+        "unreadable_version",
+        "clock_skew",
+        "stopping",
+    ];
+}
+
+/// What the operator reads.
+impl fmt::Display for Unready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unready::GateClosed { label, cause } => write!(f, "the gate of {label} is closed: {cause}"),
+            Unready::Seam { error } => write!(f, "no page comes from the seam: {error}"),
+            Unready::AcksBlocked => f.write_str("acks do not get through: no new sends until one does"),
+            Unready::AcksRefused { count } => write!(f, "the seam refuses {count} ack(s) for good"),
+            Unready::UnreadableVersion { count } => {
+                write!(f, "{count} envelope(s) of a schema version that this build does not read")
+            }
+            Unready::ClockSkew { seconds } if *seconds < 0 => {
+                write!(f, "this machine's clock is {} s behind the seam's", seconds.unsigned_abs())
+            }
+            Unready::ClockSkew { seconds } => {
+                write!(f, "this machine's clock is {seconds} s ahead of the seam's")
+            }
+            Unready::Stopping => f.write_str("the worker is stopping"),
+        }
+    }
 }

@@ -1,0 +1,40 @@
+# What one types here. `demo`, `build` and `test` need git, a Rust toolchain and build-essential, no more.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+# Tools that are built once outlive a clean of the tree.
+TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/delivery-worker/tools
+CARGO_DENY_VERSION := 0.20.2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test test-all test-unit lint deny install
+
+help: ## Say what can be made.
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: ## Show the whole thing: an outbox, the worker, and the inbox that fills.
+	$(CARGO) run --locked -- demo
+
+build: ## Build the release binary, target/release/delivery-worker.
+	$(CARGO) build --locked --release
+
+test: ## Run the tests.
+	$(CARGO) test --locked
+
+test-all: test test-unit ## Run the tests and those that need more programs (installed where root runs this).
+
+test-unit: ## Check the systemd unit and its drop-ins.
+	$(CARGO) build --locked
+	deploy/systemd/verify target/debug/delivery-worker
+
+lint: deny ## Check format, lints and what is built in.
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+deny:
+	@test -x "$(TOOLS)/bin/cargo-deny" || $(CARGO) install --locked cargo-deny@$(CARGO_DENY_VERSION) --root "$(TOOLS)"
+	"$(TOOLS)/bin/cargo-deny" --locked check bans licenses sources
+
+install: ## Put binary and unit in place; needs root, touches no configuration.
+	install -D -m 755 target/release/delivery-worker "$(DESTDIR)$(PREFIX)/bin/delivery-worker"
+	install -D -m 644 deploy/systemd/delivery-worker.service "$(DESTDIR)/etc/systemd/system/delivery-worker.service"

@@ -1,0 +1,272 @@
+//! From the environment to [`Config`]: read once, at the start, and every problem told at once.
+//!
+//! Owns which settings there are, what they default to and which of them do not go together. Secrets are
+//! `SecretString` from here on, and nothing here shows one. It must not know what the settings do.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::channel::{Rate, email, push};
+use crate::http::EXCHANGE_DEADLINE;
+use crate::outbox;
+use crate::telemetry::logs;
+
+mod environment;
+mod read;
+mod values;
+pub mod variables;
+mod warnings;
+
+pub use environment::Environment;
+pub use read::Problem;
+pub use warnings::Warning;
+
+use read::{Reader, Shape, duration, switch, whole};
+use variables as var;
+
+/// Everything that the operator sets.
+#[derive(Debug)]
+pub struct Config {
+    /// The seam.
+    pub outbox: outbox::Settings,
+    /// What messages are made from.
+    pub rendering: Rendering,
+    /// The email channel, where it is configured and chosen.
+    pub email: Option<email::Settings>,
+    /// The push channel, where it is configured and chosen.
+    pub push: Option<push::Settings>,
+    /// How the lanes work.
+    pub engine: Engine,
+    /// Where the admin server listens; `None` is nowhere.
+    pub admin_addr: Option<SocketAddr>,
+    /// How logs are written.
+    pub logs: logs::Settings,
+}
+
+/// What messages are made from, beside their envelopes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendering {
+    /// Scheme, host and port of every link in a message.
+    pub app_origin: Url,
+    /// The path of the unsubscribe link behind `app_origin`.
+    pub unsubscribe_path: String,
+    /// Templates that add to the built-in ones and override them.
+    pub templates_dir: Option<PathBuf>,
+}
+
+/// How the lanes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Engine {
+    /// The window of each lane, 1 to 500.
+    pub page_limit: u16,
+    /// Between two polls of an idle lane.
+    pub poll_interval: Duration,
+    /// Attempts at one envelope before it is failed.
+    pub max_attempts: u32,
+    /// The first wait between attempts.
+    pub retry_base: Duration,
+    /// The longest wait between attempts.
+    pub retry_max: Duration,
+    /// How long sends and acks may take after the first SIGTERM.
+    pub shutdown_grace: Duration,
+    /// Pull workers of the email lane.
+    pub email_workers: usize,
+    /// Pull workers of the push lane.
+    pub push_workers: usize,
+}
+
+/// Resend's documented default has been lower and higher; its headers tell the true one.
+const FIRST_RATE: NonZeroU32 = NonZeroU32::new(2).unwrap();
+
+/// The app's own limit of one page.
+const MOST_PER_PAGE: u16 = 500;
+
+const MILLISECONDS_100: Duration = Duration::from_millis(100);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+impl Config {
+    /// Reads the environment of this process; as [`Config::read`].
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn from_env() -> Result<(Config, Vec<Warning>), Vec<Problem>> {
+        Config::read(&Environment::of_process())
+    }
+
+    /// Reads `env`. What is set but of no use, and what goes together badly, comes back as warnings.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, never a part of it.
+    pub fn read(env: &Environment) -> Result<(Config, Vec<Warning>), Vec<Problem>> {
+        let config = alone(env, read)?;
+        let warnings = warnings::of(&config, env);
+        Ok((config, warnings))
+    }
+}
+
+/// What messages are made from, for a command that sends none.
+///
+/// # Errors
+/// Everything that is wrong with its variables.
+pub fn rendering(env: &Environment) -> Result<Rendering, Vec<Problem>> {
+    alone(env, read_rendering)
+}
+
+/// How logs are written, for a command that needs no other configuration.
+///
+/// # Errors
+/// Everything that is wrong with its variables.
+pub fn logs(env: &Environment) -> Result<logs::Settings, Vec<Problem>> {
+    alone(env, read_logs)
+}
+
+fn alone<T>(env: &Environment, read: fn(&mut Reader<'_>) -> Option<T>) -> Result<T, Vec<Problem>> {
+    let mut reader = Reader::new(env);
+    match read(&mut reader) {
+        // An optional value can be noted as wrong although every part could be had.
+        Some(part) if reader.is_clean() => Ok(part),
+        _ => Err(reader.into_problems()),
+    }
+}
+
+/// Reads every part before it looks at any, so that no problem hides another.
+fn read(reader: &mut Reader<'_>) -> Option<Config> {
+    let outbox = read_outbox(reader);
+    let rendering = read_rendering(reader);
+    let chosen = read_channels(reader);
+    let email = chosen.email.then(|| read_email(reader));
+    let push = chosen.push.then(|| read_push(reader));
+    let engine = read_engine(reader);
+    let admin_addr = reader.or_default(&var::DELIVERY_ADMIN_ADDR, values::listen_address);
+    let logs = read_logs(reader);
+    Some(Config {
+        outbox: outbox?,
+        rendering: rendering?,
+        email: part(email)?,
+        push: part(push)?,
+        engine: engine?,
+        admin_addr: admin_addr?,
+        logs: logs?,
+    })
+}
+
+/// A part that is not chosen is whole; one that is chosen must be.
+fn part<T>(read: Option<Option<T>>) -> Option<Option<T>> {
+    match read {
+        None => Some(None),
+        Some(part) => part.map(Some),
+    }
+}
+
+fn read_outbox(reader: &mut Reader<'_>) -> Option<outbox::Settings> {
+    let base_url = reader.required(&var::OUTBOX_BASE_URL, values::base_url);
+    let token = reader.secret(&var::INTERNAL_OUTBOX_TOKEN, Shape::Header);
+    let token_header = reader.or_default(&var::OUTBOX_TOKEN_HEADER, values::header_name);
+    Some(outbox::Settings { base_url: base_url?, token: token?, token_header: token_header? })
+}
+
+fn read_rendering(reader: &mut Reader<'_>) -> Option<Rendering> {
+    let app_origin = reader.required(&var::APP_ORIGIN, values::origin);
+    let unsubscribe_path = reader.or_default(&var::UNSUBSCRIBE_PATH, values::absolute_path);
+    let templates_dir = reader.optional(&var::DELIVERY_TEMPLATES_DIR, values::directory);
+    Some(Rendering { app_origin: app_origin?, unsubscribe_path: unsubscribe_path?, templates_dir })
+}
+
+/// Which channels run.
+struct Chosen {
+    email: bool,
+    push: bool,
+}
+
+/// A channel with any variable of its own set is configured. `DELIVERY_CHANNELS` chooses among them; one
+/// that it names and that is not configured is read too, so that what it lacks is told.
+fn read_channels(reader: &mut Reader<'_>) -> Chosen {
+    let chosen = reader.optional(&var::DELIVERY_CHANNELS, |text| {
+        let mut chosen = Chosen { email: false, push: false };
+        for word in text.split(',').map(str::trim) {
+            match word {
+                "email" => chosen.email = true,
+                "push" => chosen.push = true,
+                _ => return Err("must list channels of this build (email, push) with commas between them"),
+            }
+        }
+        Ok(chosen)
+    });
+    let configured = Chosen {
+        email: var::EMAIL.iter().any(|v| reader.is_set(v)),
+        push: var::PUSH.iter().any(|v| reader.is_set(v)),
+    };
+    if chosen.is_none() && !configured.email && !configured.push {
+        reader.problem::<()>(
+            &var::DELIVERY_CHANNELS,
+            "has no channel to choose: set RESEND_API_KEY and MAIL_FROM for email, VAPID_PRIVATE_KEY and \
+             VAPID_SUBJECT for push, or all four",
+        );
+    }
+    chosen.unwrap_or(configured)
+}
+
+fn read_email(reader: &mut Reader<'_>) -> Option<email::Settings> {
+    let api_key = reader.secret(&var::RESEND_API_KEY, Shape::Header);
+    let from = reader.required(&var::MAIL_FROM, values::mailbox);
+    let reply_to = reader.optional(&var::MAIL_REPLY_TO, values::mailbox);
+    let base_url = reader.or_default(&var::RESEND_BASE_URL, values::base_url);
+    let rate = reader.optional(&var::RESEND_MAX_RPS, values::rate);
+    Some(email::Settings {
+        api_key: api_key?,
+        from: from?,
+        reply_to,
+        base_url: base_url?,
+        rate: rate.unwrap_or(Rate::Follow { start: FIRST_RATE }),
+    })
+}
+
+fn read_push(reader: &mut Reader<'_>) -> Option<push::Settings> {
+    let key = reader.secret(&var::VAPID_PRIVATE_KEY, Shape::Lines);
+    let key = key.and_then(|secret| match push::VapidKey::parse(&secret) {
+        Ok(key) => Some(key),
+        Err(error) => reader.problem(&var::VAPID_PRIVATE_KEY, error.to_string()),
+    });
+    let subject = reader.required(&var::VAPID_SUBJECT, push::VapidSubject::parse);
+    let allow_private_endpoints = reader.or_default(&var::PUSH_ALLOW_PRIVATE_ENDPOINTS, switch);
+    Some(push::Settings { key: key?, subject: subject?, allow_private_endpoints: allow_private_endpoints? })
+}
+
+fn read_engine(reader: &mut Reader<'_>) -> Option<Engine> {
+    let page_limit = reader.or_default(&var::OUTBOX_PAGE_LIMIT, whole(1..=MOST_PER_PAGE));
+    let poll_interval = reader.or_default(&var::DELIVERY_POLL_INTERVAL, duration(MILLISECONDS_100..=HOUR));
+    let max_attempts = reader.or_default(&var::DELIVERY_MAX_ATTEMPTS, whole(1..=100));
+    let retry_base = reader.or_default(&var::DELIVERY_RETRY_BASE, duration(MILLISECONDS_100..=HOUR));
+    let retry_max = reader.or_default(&var::DELIVERY_RETRY_MAX, duration(MILLISECONDS_100..=DAY));
+    if retry_base.zip(retry_max).is_some_and(|(base, max)| base > max) {
+        reader.problem::<()>(&var::DELIVERY_RETRY_MAX, "must not be shorter than DELIVERY_RETRY_BASE");
+    }
+    let shutdown_grace = reader.or_default(&var::DELIVERY_SHUTDOWN_GRACE, duration(Duration::ZERO..=HOUR));
+    let email_workers = reader.or_default(&var::DELIVERY_EMAIL_WORKERS, whole(1..=256));
+    let push_workers = reader.or_default(&var::DELIVERY_PUSH_WORKERS, whole(1..=256));
+    Some(Engine {
+        page_limit: page_limit?,
+        poll_interval: poll_interval?,
+        max_attempts: max_attempts?,
+        retry_base: retry_base?,
+        retry_max: retry_max?,
+        shutdown_grace: shutdown_grace?,
+        email_workers: email_workers?,
+        push_workers: push_workers?,
+    })
+}
+
+fn read_logs(reader: &mut Reader<'_>) -> Option<logs::Settings> {
+    let format = reader
+        .optional(&var::DELIVERY_LOG_FORMAT, |text| logs::Format::parse(text).ok_or("must be json or text"));
+    let filter = reader.or_default(&var::RUST_LOG, logs::Filter::parse)?;
+    Some(logs::Settings { format: format.unwrap_or_else(logs::Format::of_stderr), filter })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! What does not keep the worker from starting, but is hardly meant.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Config, EXCHANGE_DEADLINE, Environment, environment::PREFIX, variables as var};
+
+/// Something that the operator should look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The variable's name.
+    pub variable: String,
+    /// What is odd about it; never its value.
+    pub what: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Warning { variable, what } = self;
+        write!(f, "{variable} {what}")
+    }
+}
+
+/// A lease is stale after this long at most, whatever the poll interval is.
+const LONGEST_FRESHNESS: Duration = Duration::from_secs(60);
+
+/// Everything odd about `config` as read from `env`.
+pub(super) fn of(config: &Config, env: &Environment) -> Vec<Warning> {
+    let unknown = env.unknown().map(|name| Warning { variable: name.to_owned(), what: unknown(name) });
+    unknown.chain(pairs(config)).collect()
+}
+
+/// Names this alike are one name mistyped (Jaro-Winkler, from 0 to 1).
+const ALIKE: f64 = 0.93;
+
+fn unknown(name: &str) -> String {
+    let near = |known: &str| strsim::jaro_winkler(name, known);
+    let best = var::ALL
+        .iter()
+        .map(|v| v.name)
+        .filter(|known| known.starts_with(PREFIX))
+        .map(|known| (near(known), known));
+    match best.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((alike, known)) if alike >= ALIKE => {
+            format!("is not known to this build and does nothing: is {known} meant?")
+        }
+        _ => "is not known to this build and does nothing".to_owned(),
+    }
+}
+
+/// Settings that are each allowed and do not go together.
+fn pairs(config: &Config) -> Vec<Warning> {
+    let engine = &config.engine;
+    let mail_in_clear = config.email.as_ref().is_some_and(|email| email.base_url.scheme() == "http");
+    let private_push = config.push.as_ref().is_some_and(|push| push.allow_private_endpoints);
+    let workers = config.email.as_ref().map_or(0, |_| engine.email_workers);
+    let workers = workers.max(config.push.as_ref().map_or(0, |_| engine.push_workers));
+    let odd = [
+        (
+            engine.shutdown_grace < EXCHANGE_DEADLINE,
+            &var::DELIVERY_SHUTDOWN_GRACE,
+            "is shorter than the 15s that one request may take: a stop can cut a send",
+        ),
+        (
+            engine.poll_interval > LONGEST_FRESHNESS,
+            &var::DELIVERY_POLL_INTERVAL,
+            "is longer than the 60s for which a listing is trusted: retries ask for pages in between",
+        ),
+        (
+            usize::from(engine.page_limit) < workers,
+            &var::OUTBOX_PAGE_LIMIT,
+            "is smaller than the number of a lane's workers: some of them never have work",
+        ),
+        (
+            config.email.is_some() && config.rendering.app_origin.scheme() != "https",
+            &var::APP_ORIGIN,
+            "is not https: mails go out without the one-click unsubscribe that large providers ask for",
+        ),
+        (mail_in_clear, &var::RESEND_BASE_URL, "is not https: the API key and every mail travel in clear"),
+        (
+            private_push,
+            &var::PUSH_ALLOW_PRIVATE_ENDPOINTS,
+            "is on: an endpoint may point into this machine's own network. For development alone",
+        ),
+    ];
+    let warning = |variable: &var::Variable, what: &str| Warning {
+        variable: variable.name.to_owned(),
+        what: what.to_owned(),
+    };
+    odd.into_iter().filter(|(is_so, ..)| *is_so).map(|(_, variable, what)| warning(variable, what)).collect()
+}

@@ -1,0 +1,132 @@
+//! What happens to data on its way into a message: escaping, collapsing, shortening.
+//!
+//! Pure functions over text. It must not know a template or a payload. Nothing here depends on a locale.
+
+/// Data on its way into HTML: clean, and safe in element content and in quoted attributes.
+pub(super) fn escape_html(data: &str) -> String {
+    let mut out = String::with_capacity(data.len() + data.len() / 8);
+    for c in clean(data).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Data on its way into plain text: as typed, but for control characters, which no mail may carry.
+/// Line ends of any kind become `\n`; tabs stay.
+pub(super) fn clean(data: &str) -> String {
+    data.replace("\r\n", "\n")
+        .chars()
+        .filter_map(|c| match c {
+            '\r' | '\u{0B}' | '\u{0C}' | '\u{85}' | '\u{2028}' | '\u{2029}' => Some('\n'),
+            '\n' | '\t' => Some(c),
+            c if c.is_control() => None,
+            c => Some(c),
+        })
+        .collect()
+}
+
+/// One line: each run of control characters, line and paragraph separators and white space becomes one
+/// space, and none is left at either end. A header cannot be broken with it.
+pub(super) fn one_line(text: &str) -> String {
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The beginning of `text` in one line of at most `most` characters. A cut falls between words where a
+/// space is near, and an ellipsis marks it.
+pub(super) fn excerpt(text: &str, most: usize) -> String {
+    let line = one_line(text);
+    let Some((end, _)) = line.char_indices().nth(most) else { return line };
+    let Some(room) = most.checked_sub(1) else { return String::new() };
+    let last = line.char_indices().nth(room).map_or(end, |(last, _)| last);
+    let head = line.get(..last).unwrap_or_default();
+    let whole_words = match line.get(..end).and_then(|s| s.rfind(' ')) {
+        Some(space) if space >= end / 2 => line.get(..space.min(last)).unwrap_or(head),
+        _ => head,
+    };
+    // A joiner, a space or punctuation just before the ellipsis would only look torn.
+    let kept = whole_words.trim_end_matches(|c: char| c == '\u{200D}' || c == ' ' || c == ',' || c == ';');
+    format!("{kept}…")
+}
+
+/// A position in an episode, `m:ss` or `h:mm:ss`.
+pub(super) fn timecode(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        _ => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn html_escapes_what_could_leave_its_place_and_nothing_else() {
+        assert_eq!(
+            escape_html("O'Neil & <b>\"Sons\"</b> = 1"),
+            "O&#39;Neil &amp; &lt;b&gt;&quot;Sons&quot;&lt;/b&gt; = 1"
+        );
+    }
+
+    #[test]
+    fn a_header_injection_becomes_one_line() {
+        assert_eq!(one_line("a\r\nBcc: x@y.test"), "a Bcc: x@y.test");
+        assert_eq!(one_line("\u{2028}a\t\t b\u{2029}\0c\u{85}d \u{A0} e\n"), "a b c d e");
+    }
+
+    #[test]
+    fn plain_text_keeps_its_lines_and_loses_its_control_characters() {
+        assert_eq!(clean("a\r\nb\rc\u{2028}d\te\0\u{1B}[31mf"), "a\nb\nc\nd\te[31mf");
+    }
+
+    #[test]
+    fn a_short_text_is_its_own_excerpt_and_a_long_one_ends_between_words() {
+        assert_eq!(excerpt("four words of text", 18), "four words of text");
+        assert_eq!(excerpt("four words of text", 17), "four words of…");
+        assert_eq!(excerpt("unbroken", 4), "unb…");
+        assert_eq!(excerpt("x", 0), "");
+    }
+
+    #[test]
+    fn a_position_reads_as_a_player_shows_it() {
+        assert_eq!(timecode(0), "0:00");
+        assert_eq!(timecode(754_999), "12:34");
+        assert_eq!(timecode(3_723_000), "1:02:03");
+    }
+
+    proptest! {
+        #[test]
+        fn an_excerpt_is_one_line_and_never_longer_than_asked(text in "[\\s\\S]{0,80}", most in 1usize..60) {
+            let cut = excerpt(&text, most);
+            prop_assert!(cut.chars().count() <= most, "{cut:?}");
+            prop_assert_eq!(one_line(&cut), cut);
+        }
+
+        #[test]
+        fn one_line_is_one_line_and_stays_so(text in "[\\s\\S]{0,120}") {
+            let line = one_line(&text);
+            let broken = line.contains("  ") || line.chars().any(|c| c.is_control() || c == '\u{2028}');
+            prop_assert!(!broken, "{line:?}");
+            prop_assert_eq!(one_line(&line), line);
+        }
+
+        #[test]
+        fn escaped_text_holds_no_markup(text in "[\\s\\S]{0,120}") {
+            let escaped = escape_html(&text);
+            prop_assert!(!escaped.contains(['<', '>', '"', '\'']));
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The admin server: health, readiness and metrics for whoever watches the worker.
+//!
+//! Owns the three pages. It reads and never changes anything, and what it tells holds no personal data;
+//! still it listens where DELIVERY_ADMIN_ADDR says and nowhere else.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+
+use super::gauges;
+use super::status::StatusSource;
+
+/// The text format that Prometheus asks for.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PAGES: &str =
+    "/healthz  is the process alive?\n/readyz   does it deliver, and if not, why?\n/metrics  numbers\n";
+
+/// The server, bound and not yet serving: what cannot be bound is known before anything is sent.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// The address cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the admin server cannot listen on {address} ({source}): is another worker running here? \
+     DELIVERY_ADMIN_ADDR sets another address, or off"
+)]
+pub struct BindError {
+    /// What was asked for.
+    pub address: SocketAddr,
+    /// What the system says.
+    pub source: io::Error,
+}
+
+impl Admin {
+    /// Takes `address`. Port 0 takes a free one: see [`Admin::address`].
+    ///
+    /// # Errors
+    /// It is in use, or not one of this machine's.
+    pub async fn bind(address: SocketAddr) -> Result<Admin, BindError> {
+        let bound = TcpListener::bind(address).await.and_then(|listener| {
+            let address = listener.local_addr()?;
+            Ok(Admin { listener, address })
+        });
+        bound.map_err(|source| BindError { address, source })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` comes and open requests are answered. `registry` holds the counters; the
+    /// gauges of `source` are added here.
+    ///
+    /// # Errors
+    /// The listener fails for good.
+    pub async fn serve(
+        self,
+        mut registry: Registry,
+        source: Arc<dyn StatusSource>,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        gauges::register(&mut registry, source.clone());
+        let told = Told { registry: Arc::new(registry), source };
+        let pages = Router::new()
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .fallback(|| async { (StatusCode::NOT_FOUND, PAGES) })
+            .with_state(told);
+        axum::serve(self.listener, pages).with_graceful_shutdown(stop).await
+    }
+}
+
+#[derive(Clone)]
+struct Told {
+    registry: Arc<Registry>,
+    source: Arc<dyn StatusSource>,
+}
+
+async fn healthz(State(told): State<Told>) -> (StatusCode, &'static str) {
+    if told.source.status().alive {
+        (StatusCode::OK, "alive\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the loops make no progress\n")
+    }
+}
+
+async fn readyz(State(told): State<Told>) -> (StatusCode, String) {
+    let reasons = told.source.status().unready;
+    if reasons.is_empty() {
+        return (StatusCode::OK, "ready\n".to_owned());
+    }
+    let lines = reasons.iter().map(|reason| format!("{reason}\n")).collect();
+    (StatusCode::SERVICE_UNAVAILABLE, lines)
+}
+
+async fn metrics(State(told): State<Told>) -> Response {
+    let mut body = String::new();
+    match text::encode(&mut body, &told.registry) {
+        Ok(()) => ([(CONTENT_TYPE, OPENMETRICS)], body).into_response(),
+        Err(std::fmt::Error) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use reqwest::Method;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::envelope::ChannelName;
+    use crate::http::{BODY_CAP, client_builder, read_capped};
+    use crate::outcome::Cause;
+    use crate::telemetry::metrics::Metrics;
+    use crate::telemetry::status::{GateState, GateStatus, LaneStatus, LeaseState, Status, Unready};
+
+    #[derive(Default)]
+    struct Worker(Mutex<Status>);
+
+    impl StatusSource for Worker {
+        fn status(&self) -> Status {
+            self.0.lock().unwrap().clone()
+        }
+    }
+
+    /// A served worker; it stops when this is dropped.
+    struct Served {
+        worker: Arc<Worker>,
+        address: SocketAddr,
+        _stop: oneshot::Sender<()>,
+    }
+
+    async fn serve(status: Status) -> Served {
+        let worker = Arc::new(Worker(Mutex::new(status)));
+        let admin = Admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = admin.address();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let mut registry = Registry::default();
+        Metrics::new([ChannelName::new("push")]).register(&mut registry);
+        tokio::spawn(admin.serve(registry, worker.clone(), async move {
+            stopped.await.ok();
+        }));
+        Served { worker, address, _stop: stop }
+    }
+
+    impl Served {
+        async fn ask(&self, method: Method, path: &str) -> (u16, String) {
+            let client = client_builder().build().unwrap();
+            let answer =
+                client.request(method, format!("http://{}{path}", self.address)).send().await.unwrap();
+            let status = answer.status().as_u16();
+            (status, String::from_utf8(read_capped(answer, BODY_CAP).await.unwrap()).unwrap())
+        }
+
+        async fn get(&self, path: &str) -> (u16, String) {
+            self.ask(Method::GET, path).await
+        }
+    }
+
+    fn working() -> Status {
+        let closed = GateState::Closed { cause: Cause::PushCredential, probe_in: Duration::from_secs(30) };
+        let gate = |label, state| GateStatus { label, state };
+        let lane = LaneStatus {
+            channel: ChannelName::new("push"),
+            leases: BTreeMap::from([(LeaseState::Waiting, 3)]),
+            window_used: 4,
+            window_size: 500,
+            gates: vec![gate("other", closed), gate("other", closed), gate("other", GateState::Open)],
+            last_page: Some(Duration::from_millis(1500)),
+        };
+        Status { lanes: vec![lane], alive: true, unready: vec![] }
+    }
+
+    #[tokio::test]
+    async fn health_follows_the_loops() {
+        let served = serve(Status { alive: true, ..Status::default() }).await;
+        assert_eq!(served.get("/healthz").await, (200, "alive\n".to_owned()));
+        served.worker.0.lock().unwrap().alive = false;
+        assert_eq!(served.get("/healthz").await.0, 503);
+    }
+
+    #[tokio::test]
+    async fn readiness_tells_each_reason_in_a_line_of_its_own() {
+        let served = serve(working()).await;
+        assert_eq!(served.get("/readyz").await, (200, "ready\n".to_owned()));
+        served.worker.0.lock().unwrap().unready = vec![
+            Unready::GateClosed { label: "resend", cause: Cause::ApiKey },
+            Unready::Seam { error: "token_refused" },
+            Unready::AcksBlocked,
+            Unready::AcksRefused { count: 2 },
+            Unready::UnreadableVersion { count: 1 },
+            Unready::ClockSkew { seconds: -90 },
+            Unready::Stopping,
+        ];
+        let (status, text) = served.get("/readyz").await;
+        assert_eq!(status, 503);
+        assert_eq!(
+            text.lines().collect::<Vec<_>>(),
+            [
+                "the gate of resend is closed: api_key",
+                "no page comes from the seam: token_refused",
+                "acks do not get through: no new sends until one does",
+                "the seam refuses 2 ack(s) for good",
+                "1 envelope(s) of a schema version that this build does not read",
+                "this machine's clock is 90 s behind the seam's",
+                "the worker is stopping",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn the_gauges_are_those_of_the_moment() {
+        let served = serve(working()).await;
+        let (status, text) = served.get("/metrics").await;
+        assert_eq!(status, 200);
+        for sample in [
+            "delivery_alive 1.0",
+            "delivery_ready 1.0",
+            r#"delivery_unready{reason="seam"} 0.0"#,
+            r#"delivery_leases{channel="push",state="waiting"} 3.0"#,
+            r#"delivery_leases{channel="push",state="sending"} 0.0"#,
+            r#"delivery_gates{channel="push",gate="other",state="closed"} 2.0"#,
+            r#"delivery_gates{channel="push",gate="other",state="spaced"} 0.0"#,
+            r#"delivery_window_used{channel="push"} 4.0"#,
+            r#"delivery_window_size{channel="push"} 500.0"#,
+            r#"delivery_last_page_age_seconds{channel="push"} 1.5"#,
+            "delivery_clock_skew_seconds 0.0",
+        ] {
+            assert!(text.lines().any(|line| line == sample), "{sample} is not in\n{text}");
+        }
+        served.worker.0.lock().unwrap().unready = vec![Unready::ClockSkew { seconds: 86_400 }];
+        let (_, text) = served.get("/metrics").await;
+        for sample in [
+            "delivery_ready 0.0",
+            r#"delivery_unready{reason="clock_skew"} 1.0"#,
+            "delivery_clock_skew_seconds 86400.0",
+        ] {
+            assert!(text.lines().any(|line| line == sample), "{sample} is not in\n{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_channels_counters_are_there_before_anything_has_happened() {
+        let (_, text) = serve(working()).await.get("/metrics").await;
+        for sample in [
+            r#"delivery_panics_total{channel="push"} 0"#,
+            r#"delivery_envelopes_total{channel="push",status="bounced"} 0"#,
+            r#"delivery_lag_seconds_count{channel="push"} 0"#,
+            concat!(r#"delivery_build_info{version=""#, env!("CARGO_PKG_VERSION"), r#""} 1"#),
+        ] {
+            assert!(text.lines().any(|line| line == sample), "{sample} is not in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"), "the exposition is whole");
+    }
+
+    #[tokio::test]
+    async fn nothing_can_be_changed_and_nothing_else_is_there() {
+        let served = serve(working()).await;
+        assert_eq!(served.ask(Method::POST, "/healthz").await.0, 405);
+        let (status, text) = served.get("/").await;
+        assert_eq!(status, 404);
+        assert!(text.contains("/readyz"));
+    }
+
+    #[tokio::test]
+    async fn a_taken_address_is_named_with_the_setting() {
+        let served = serve(working()).await;
+        let error = Admin::bind(served.address).await.unwrap_err().to_string();
+        assert!(
+            error.contains(&served.address.to_string()) && error.contains("DELIVERY_ADMIN_ADDR"),
+            "{error}"
+        );
+    }
+}
