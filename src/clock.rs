@@ -29,6 +29,15 @@ impl Now {
     }
 }
 
+/// A reading and a draw: all that a policy may take from outside.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moment {
+    /// The time.
+    pub now: Now,
+    /// From 0 up to 1.
+    pub random: f64,
+}
+
 /// Where a running worker reads the time.
 pub trait Clock: Send + Sync + 'static {
     /// Both clocks, read together.

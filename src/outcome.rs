@@ -513,6 +513,18 @@ impl Refusal {
     pub fn new(cause: Cause, detail: Detail) -> Refusal {
         Refusal { cause, detail }
     }
+
+    /// The sentence for the ack: the cause in words, then the detail.
+    pub fn ack_detail(&self) -> Detail {
+        let cause = self.cause.label().replace('_', " ");
+        match (self.cause, self.detail.is_empty()) {
+            (Cause::Accepted, _) => self.detail.clone(),
+            (_, true) => Detail(cause),
+            (_, false) => {
+                Detail(format!("{cause}: {}", self.detail).chars().take(Detail::MAX_CHARS).collect())
+            }
+        }
+    }
 }
 
 /// Longer runs of token characters than this are keys or capabilities, not words.

@@ -27,6 +27,10 @@ pub trait Channel: Send + Sync + 'static {
     /// How its gates relate to its workers.
     fn gating(&self) -> Gating;
 
+    /// How long after an attempt of unknown outcome another attempt cannot become a second message;
+    /// `None`: for ever.
+    fn redelivery_window(&self) -> Option<Duration>;
+
     /// Where this envelope would go. Reads the envelope alone: no I/O, no template.
     ///
     /// # Errors

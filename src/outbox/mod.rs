@@ -3,6 +3,7 @@
 //! Owns [`Seam`], what the engine asks of an outbox; its HTTP form is in `http`. It must not know leases,
 //! retries or what a page means for them.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -58,6 +59,18 @@ impl Element {
     /// The id, where there is a usable one.
     pub fn id(&self) -> Option<&EnvelopeId> {
         self.id.as_ref().ok()
+    }
+
+    /// Why there is no usable id, where there is none.
+    pub fn problem(&self) -> Option<&'static str> {
+        self.id.as_ref().err().copied()
+    }
+
+    /// Tells elements without an id apart, so that each is reported once.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.json.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Reads the whole element.

@@ -95,7 +95,7 @@ impl Events {
     }
 
     /// A poll failed.
-    pub fn poll_failed(&self, channel: &ChannelName, error: SeamError, again_in: Duration) {
+    pub fn poll_failed(&self, channel: &ChannelName, error: &SeamError, again_in: Duration) {
         self.polled(channel, error.label());
         tracing::warn!(
             channel = %word(channel), error = error.label(), again_in_ms = millis(again_in),
@@ -161,7 +161,7 @@ impl Events {
         &self,
         envelope: &EnvelopeId,
         channel: &ChannelName,
-        error: SeamError,
+        error: &SeamError,
         again_in: Duration,
     ) {
         self.ack_came_to(channel, error.label());

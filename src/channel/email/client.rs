@@ -235,6 +235,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_key_is_always_one_that_resend_takes_and_its_own(a in "[\\s\\S]{1,300}", b in "[\\s\\S]{1,9}") {
+            prop_assume!(EnvelopeId::new(a.clone()).is_ok() && EnvelopeId::new(b.clone()).is_ok());
             prop_assert!((1..=KEY_MAX).contains(&key(&a).len()));
             prop_assert_eq!(key(&a) == key(&b), a == b);
         }

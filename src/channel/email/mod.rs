@@ -4,6 +4,8 @@
 //! mail is put to Resend is `client`'s, what its answers mean `classify`'s. It must not know leases,
 //! retries or the seam.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -20,6 +22,9 @@ mod client;
 
 use address::Address;
 use client::{Client, Letter};
+
+/// Resend remembers an Idempotency-Key for 24 hours; the last is left for clocks and queues in between.
+const KEY_PROTECTS: Duration = Duration::from_secs(23 * 3600);
 
 /// What the operator sets for email.
 #[derive(Debug)]
@@ -62,6 +67,10 @@ impl Channel for EmailChannel {
 
     fn gating(&self) -> Gating {
         Gating::OneProvider(self.rate)
+    }
+
+    fn redelivery_window(&self) -> Option<Duration> {
+        Some(KEY_PROTECTS)
     }
 
     fn route(&self, envelope: &Envelope) -> Result<Route, Refusal> {

@@ -4,6 +4,7 @@
 //! and says what the answer means. It must not know leases, retries or other envelopes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -145,6 +146,11 @@ impl Channel for PushChannel {
 
     fn gating(&self) -> Gating {
         Gating::ManyProviders
+    }
+
+    /// The Topic lets a second copy replace the first at the service, the tag in the browser: for ever.
+    fn redelivery_window(&self) -> Option<Duration> {
+        None
     }
 
     fn route(&self, envelope: &Envelope) -> Result<Route, Refusal> {

@@ -74,7 +74,7 @@ const TABLE: [(&str, Tell, &str, &[&str]); 22] = [
     ),
     (
         "poll_failed",
-        |e| e.poll_failed(&email(), SeamError::TokenRefused, Duration::from_secs(5)),
+        |e| e.poll_failed(&email(), &SeamError::TokenRefused, Duration::from_secs(5)),
         "WARN",
         &[r#"delivery_polls_total{channel="email",result="token_refused"} 1"#],
     ),
@@ -125,7 +125,7 @@ const TABLE: [(&str, Tell, &str, &[&str]); 22] = [
     ),
     (
         "ack_failed",
-        |e| e.ack_failed(&envelope(), &email(), SeamError::Refused(404), Duration::from_secs(900)),
+        |e| e.ack_failed(&envelope(), &email(), &SeamError::Refused(404), Duration::from_secs(900)),
         "WARN",
         &[r#"delivery_acks_total{channel="email",result="refused"} 1"#],
     ),

@@ -1,0 +1,384 @@
+//! What a lane decides, under its one lock: who is sent next, and what follows from an attempt.
+//!
+//! Brings the pure parts together (lease table, gates, retry policy, acks, window) and tells each
+//! decision to the operator. No I/O beyond that, no waiting; the caller passes the time. What a page
+//! means is in `intake`; what the operator and `drain` ask is in `view`.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::acks::{Acks, Decision, SeamGate};
+use super::gate::{Admission, Change, Suspect, Ticket};
+use super::gates::Gates;
+use super::leases::{Key, Leases, State};
+use super::retry::{Circumstances, Policy, Schedule, Verdict, outcome_unknown};
+use super::window::{Request, Window};
+use super::{LaneSettings, Settings};
+use crate::channel::{Attempt, Channel, Delivery, Gating};
+use crate::clock::{Moment, Now};
+use crate::envelope::{ChannelName, Envelope, EnvelopeId};
+use crate::outbox::{Ack, Acked, SeamError};
+use crate::outcome::{AckStatus, Cause, Detail, Outcome, Refusal, Scope};
+use crate::render::Templates;
+use crate::telemetry::events::{AckEvent, AttemptEvent, Events};
+
+/// The two clocks may differ by this much before nothing is failed as expired.
+const SKEW_BOUND: TimeDelta = TimeDelta::seconds(60);
+/// An expired envelope that is held for a skewed clock is looked at again after this.
+const SKEW_RECHECK: Duration = Duration::from_secs(5);
+/// Another lane may open the seam's gate: a lane that it stops looks again after this.
+const BLOCKED_RECHECK: Duration = Duration::from_secs(1);
+/// A listing is fresh for twice the poll interval, but for no less and no more than this.
+const FRESH_AT_LEAST: Duration = Duration::from_secs(10);
+const FRESH_AT_MOST: Duration = Duration::from_secs(60);
+
+/// One lane's state.
+pub(super) struct Desk {
+    pub(super) channel: ChannelName,
+    pub(super) siblings: BTreeSet<ChannelName>,
+    pub(super) gating: Gating,
+    pub(super) workers: usize,
+    pub(super) leases: Leases,
+    pub(super) gates: Gates,
+    pub(super) acks: Acks,
+    pub(super) window: Window,
+    pub(super) events: Events,
+    pub(super) rng: fastrand::Rng,
+    pub(super) seam: Arc<Mutex<SeamGate>>,
+    pub(super) seam_clock: Option<(DateTime<Utc>, Instant)>,
+    pub(super) skewed: bool,
+    pub(super) reported: HashSet<u64>,
+    pub(super) unreadable: usize,
+    pub(super) last_request: Option<Request>,
+    pub(super) last_settled: Option<Instant>,
+    pub(super) crowded: bool,
+    policy: Policy,
+    leasing: bool,
+    stale: bool,
+}
+
+/// One claimed lease, on its way through a worker.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) key: Key,
+    pub(super) delivery: Delivery,
+    pub(super) began: Now,
+    ticket: Ticket,
+}
+
+/// What a worker is told.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Deliver this.
+    Deliver(Box<Claim>),
+    /// Nothing is eligible.
+    Idle,
+}
+
+impl Desk {
+    pub(super) fn new(
+        channel: &dyn Channel,
+        siblings: BTreeSet<ChannelName>,
+        settings: &Settings,
+        lane: LaneSettings,
+        shared: (Events, Arc<Mutex<SeamGate>>),
+    ) -> Desk {
+        let schedule = Schedule::new(settings.retry_base, settings.retry_max);
+        let freshness = (settings.poll_interval * 2).clamp(FRESH_AT_LEAST, FRESH_AT_MOST);
+        Desk {
+            channel: channel.name(),
+            siblings,
+            gating: channel.gating(),
+            workers: lane.workers,
+            leases: Leases::new(freshness),
+            gates: Gates::new(channel.gating(), lane.workers, schedule.clone()),
+            acks: Acks::new(settings.retry_base, settings.retry_max),
+            window: Window::new(settings.page_limit, settings.poll_interval),
+            events: shared.0,
+            rng: fastrand::Rng::with_seed(lane.seed),
+            seam: shared.1,
+            seam_clock: None,
+            skewed: false,
+            reported: HashSet::new(),
+            unreadable: 0,
+            last_request: None,
+            last_settled: None,
+            crowded: false,
+            policy: Policy {
+                schedule,
+                max_attempts: settings.max_attempts,
+                redelivery_window: channel.redelivery_window(),
+            },
+            leasing: true,
+            stale: false,
+        }
+    }
+
+    pub(super) fn seam_gate(&self) -> MutexGuard<'_, SeamGate> {
+        self.seam.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No lease is handed out any more.
+    pub(super) fn stop_leasing(&mut self) {
+        self.leasing = false;
+    }
+
+    /// Each closed gate may probe at once.
+    pub(super) fn probe_gates(&mut self, now: Now) {
+        self.gates.probe_all(now);
+    }
+
+    /// The next eligible lease, claimed, with the template set it is to be rendered with.
+    pub(super) fn next(&mut self, now: Now, templates: &Arc<Templates>) -> Next {
+        self.leases.advance(now);
+        self.stale = false;
+        if !self.leasing || self.seam_gate().is_blocked() {
+            return Next::Idle;
+        }
+        while let Some((key, probe)) = self.choose(now) {
+            if let Some(claim) = self.claim(key, probe, now, templates) {
+                return Next::Deliver(Box::new(claim));
+            }
+        }
+        Next::Idle
+    }
+
+    /// A due probe first; else the oldest fresh head at a gate that lets it through.
+    fn choose(&mut self, now: Now) -> Option<(Key, bool)> {
+        for gate in self.gates.to_probe(now) {
+            let candidates = self.leases.probe_candidates(&gate, now);
+            let longest_ago =
+                candidates.min_by_key(|(_, l)| (self.gates.last_tried(&l.route.destination), l.first_listed));
+            if let Some((key, _)) = longest_ago {
+                return Some((key, true));
+            }
+            self.stale |= self.leases.has_stale_head(&gate, now);
+        }
+        let mut stale = false;
+        let mut oldest: Option<(u64, Key)> = None;
+        for gate in self.leases.gates_with_ready() {
+            if self.gates.admits(gate, now) == Admission::Now {
+                let head = self.leases.oldest_ready(gate, now);
+                stale |= head.is_none() && self.leases.ready_at(gate) > 0;
+                oldest = oldest.into_iter().chain(head).min();
+            }
+        }
+        self.stale |= stale;
+        oldest.map(|(_, key)| (key, false))
+    }
+
+    /// Looks at a chosen lease as its turn comes. `None`: it is not to be sent now, and has been moved
+    /// out of the way.
+    fn claim(&mut self, key: Key, probe: bool, now: Now, templates: &Arc<Templates>) -> Option<Claim> {
+        let lease = self.leases.get(key)?;
+        let (envelope, route) = (lease.envelope.clone(), lease.route.clone());
+        if envelope.not_before.is_some_and(|instant| instant > now.wall) {
+            self.leases.not_yet_due(key);
+            return None;
+        }
+        if let Some(expires_at) = envelope.expires_at.filter(|instant| *instant <= now.wall) {
+            self.expire(key, &envelope, expires_at, now);
+            return None;
+        }
+        if self.policy.is_unprotected(&lease.history, now) {
+            self.fail(key, &envelope, &outcome_unknown(), now);
+            return None;
+        }
+        if let Some(until) = self.gates.held_until(&route.destination, now).filter(|_| !probe) {
+            self.leases.wait(key, until);
+            return None;
+        }
+        if !self.leases.claim(key) {
+            return None;
+        }
+        self.gates.tried(&route.destination, now);
+        let ticket = self.gates.get_mut(&route.gate, now).begin(now);
+        let history = self.leases.history_mut(key)?;
+        history.tries += 1;
+        let templates = history.templates.get_or_insert_with(|| templates.clone()).clone();
+        let refused_before = history.refused;
+        Some(Claim {
+            key,
+            delivery: Delivery { envelope, templates, now: now.wall, refused_before },
+            began: now,
+            ticket,
+        })
+    }
+
+    fn expire(&mut self, key: Key, envelope: &Envelope, expires_at: DateTime<Utc>, now: Now) {
+        if self.skew(now).is_some() {
+            self.leases.wait(key, now.mono + SKEW_RECHECK);
+            return;
+        }
+        let detail = Detail::scrub(&format!("its last moment was {}", expires_at.to_rfc3339()), &[]);
+        self.fail(key, envelope, &Refusal::new(Cause::Expired, detail), now);
+    }
+
+    /// Decides `failed` without an attempt.
+    fn fail(&mut self, key: Key, envelope: &Envelope, refusal: &Refusal, now: Now) {
+        self.events.refused(&envelope.id, &self.channel, refusal);
+        self.decide(key, AckStatus::Failed, refusal, now);
+    }
+
+    fn decide(&mut self, key: Key, status: AckStatus, reason: &Refusal, now: Now) {
+        let Some(lease) = self.leases.get(key) else { return };
+        let (id, first_listed) = (lease.envelope.id.clone(), lease.first_listed);
+        let decision =
+            Decision { ack: Ack { status, detail: reason.ack_detail() }, cause: reason.cause, first_listed };
+        self.leases.decide(key, status == AckStatus::Delivered);
+        self.acks.push(id, decision, now.mono);
+    }
+
+    /// By how many seconds this machine's clock is ahead of the seam's, where that is too much. The
+    /// seam's clock is carried on from the last page, so that a jump shows before the next one.
+    pub(super) fn skew(&mut self, now: Now) -> Option<i64> {
+        let ahead =
+            self.clock_ahead(now).filter(|ahead| ahead.abs() > SKEW_BOUND).map(|ahead| ahead.num_seconds());
+        if let (Some(seconds), false) = (ahead, self.skewed) {
+            self.events.clock_skew(&self.channel, seconds);
+        }
+        self.skewed = ahead.is_some();
+        ahead
+    }
+
+    fn clock_ahead(&self, now: Now) -> Option<TimeDelta> {
+        let (date, arrived) = self.seam_clock?;
+        let since = TimeDelta::from_std(now.mono.saturating_duration_since(arrived)).ok()?;
+        Some(now.wall - date.checked_add_signed(since)?)
+    }
+
+    /// An attempt came to its end: the envelope is acked, or waits, or a gate closes.
+    pub(super) fn settle(&mut self, claim: &Claim, attempt: Attempt, now: Now) {
+        let Some(lease) = self.leases.get(claim.key) else { return };
+        let (route, expires_at) = (lease.route.clone(), lease.envelope.expires_at);
+        let who = Suspect { id: lease.envelope.id.clone(), destination: route.destination.clone() };
+        let at = Moment { now, random: self.rng.f64() };
+        let gate = self.gates.get_mut(&route.gate, now);
+        let attempt = if gate.is_refusal_run(&attempt, &who) { as_our_settings(attempt) } else { attempt };
+        let change = gate.end(claim.ticket, &attempt, &who, at);
+        let circumstances =
+            Circumstances { at, passed: gate.passed(), accepted: gate.has_accepted(), expires_at };
+        let Some(history) = self.leases.history_mut(claim.key) else { return };
+        let verdict = self.policy.judge(history, &attempt, circumstances);
+        let number = history.tries;
+        self.events.attempt(&AttemptEvent {
+            id: &who.id,
+            channel: &self.channel,
+            template: &claim.delivery.envelope.template,
+            gate: &route.gate,
+            number,
+            outcome: &attempt.outcome,
+            cause: attempt.cause,
+            detail: &attempt.detail,
+            took: now.mono.saturating_duration_since(claim.began.mono),
+            next_in: match &verdict {
+                Verdict::Again(wait) => Some(*wait),
+                Verdict::Settle(..) => None,
+            },
+        });
+        match change {
+            Some(Change::Closed { cause, probe_in }) => {
+                self.events.gate_closed(&route.gate, cause, &attempt.detail, probe_in);
+            }
+            Some(Change::Opened { closed_for }) => self.events.gate_opened(&route.gate, closed_for),
+            None => {}
+        }
+        match verdict {
+            Verdict::Settle(status, reason) => self.decide(claim.key, status, &reason, now),
+            Verdict::Again(wait) => {
+                if matches!(attempt.outcome, Outcome::Pause { scope: Scope::Destination, .. }) {
+                    self.gates.hold(&route.destination, now.mono + wait);
+                }
+                if let Some(id) = self.leases.wait(claim.key, now.mono + wait) {
+                    self.events.withdrawn(&id, &self.channel);
+                }
+            }
+        }
+    }
+
+    /// A claim comes back without an attempt's end: its worker was cut short. It may have arrived.
+    pub(super) fn abandon(&mut self, claim: &Claim, now: Now) {
+        let Some(gate) = self.leases.get(claim.key).map(|lease| lease.route.gate.clone()) else { return };
+        self.gates.get_mut(&gate, now).abandon(claim.ticket);
+        if let Some(history) = self.leases.history_mut(claim.key) {
+            history.unclear_since.get_or_insert(now.mono);
+        }
+        self.leases.wait(claim.key, now.mono + self.policy.schedule.after(1));
+    }
+
+    /// The seam took an ack.
+    pub(super) fn acked(&mut self, id: &EnvelopeId, answer: Acked, now: Now) {
+        if self.seam_gate().passed() {
+            self.events.acks_blocked(false);
+            self.acks.hurry(now.mono);
+        }
+        self.leases.release(id);
+        self.last_settled = Some(now.mono);
+        if let Some(done) = self.acks.settle(id, now.mono) {
+            self.events.acked(&AckEvent {
+                id,
+                channel: &self.channel,
+                status: done.ack.status,
+                cause: done.cause,
+                answer,
+                lag: now.mono.saturating_duration_since(done.first_listed),
+            });
+        }
+    }
+
+    /// An ack did not get through.
+    pub(super) fn ack_failed(&mut self, id: &EnvelopeId, error: &SeamError, now: Now) {
+        let for_good = error.is_final();
+        let random = self.rng.f64();
+        let wait = self.acks.fail(id, for_good, now.mono, random);
+        self.events.ack_failed(id, &self.channel, error, wait);
+        if for_good {
+            self.leases.make_way(id);
+            if self.seam_gate().refused(id) {
+                self.events.acks_blocked(false);
+            }
+        } else if self.seam_gate().failed(id) {
+            self.events.acks_blocked(true);
+        }
+    }
+
+    /// When time alone next changes what is eligible.
+    pub(super) fn next_change(&self, now: Now) -> Option<Instant> {
+        let gates = self.gates.iter().filter_map(|(id, gate)| match gate.admits(now) {
+            Admission::At(at) => (self.leases.ready_at(id) > 0).then_some(at),
+            Admission::Probe(at) => at.filter(|at| *at > now.mono),
+            Admission::Now | Admission::Full => None,
+        });
+        let blocked = self.seam_gate().is_blocked().then_some(now.mono + BLOCKED_RECHECK);
+        gates.chain(self.leases.next_change(now)).chain(blocked).min()
+    }
+
+    /// When the next poll is due; `None`: at once.
+    pub(super) fn next_poll(&self, now: Now) -> Option<Instant> {
+        self.window.next_poll(self.usable(now) < self.workers, self.stale)
+    }
+
+    /// Ready heads at gates that are not closed: what the workers can turn to.
+    pub(super) fn usable(&self, now: Now) -> usize {
+        let open = |gate: &_| !matches!(self.gates.admits(gate, now), Admission::Probe(_));
+        self.leases.gates_with_ready().filter(|gate| open(gate)).map(|gate| self.leases.ready_at(gate)).sum()
+    }
+
+    /// Leases and acks that take places of the seam's page.
+    pub(super) fn held(&self) -> usize {
+        let decided = self.leases.iter().filter(|(_, lease)| lease.state() == State::Decided).count();
+        self.leases.len() + self.acks.count().saturating_sub(decided)
+    }
+}
+
+/// Message after message refused alike: what is wrong is what they have in common.
+fn as_our_settings(attempt: Attempt) -> Attempt {
+    Attempt {
+        outcome: Outcome::Pause { scope: Scope::Provider, after: None },
+        cause: Cause::SenderSettings,
+        ..attempt
+    }
+}

@@ -1,0 +1,411 @@
+//! One provider's gate: whether an attempt may begin now, and what answers do to that.
+//!
+//! Owns rate, holds, closing, probing and the slow reopening. Pure: clock and randomness are arguments.
+//! It must not know a lease, a provider's words or how many gates there are.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Days, NaiveTime, Utc};
+
+use super::retry::{Schedule, spread};
+use crate::channel::{Attempt, Destination, Gating, Pace, Rate};
+use crate::clock::{Moment, Now};
+use crate::envelope::EnvelopeId;
+use crate::outcome::{Cause, Detail, Outcome, Scope, Streak};
+
+/// Like troubles from this many different suspects, with no success between, are the provider's.
+const STREAK_LIMIT: usize = 3;
+/// Account and credential trouble is mended by people: the first look is soon, later ones are rare.
+const ACCOUNT_FIRST: Duration = Duration::from_secs(30);
+const ACCOUNT_LONGEST: Duration = Duration::from_secs(600);
+/// A used-up quota comes back at a time of its own.
+const QUOTA_PROBE: Duration = Duration::from_secs(3600);
+/// The daily quota comes back at midnight UTC; the probe follows within this time.
+const AFTER_MIDNIGHT: Duration = Duration::from_secs(30);
+/// A rate limit without a wait of its own.
+const SHORTEST_HOLD: Duration = Duration::from_secs(1);
+/// The share of a provider's stated rate that is used, so that clocks that differ a little do not matter.
+const RATE_SHARE: f64 = 0.8;
+
+/// Whether an attempt may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Now.
+    Now,
+    /// Not before this instant.
+    At(Instant),
+    /// Closed, and this is the instant of its next probe; `None` while one is on its way.
+    Probe(Option<Instant>),
+    /// When one of those on their way ends.
+    Full,
+}
+
+/// Leave for one attempt, to be handed back with its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Ticket {
+    closings: u64,
+    probe: bool,
+}
+
+/// Who an attempt was for: a run of troubles counts different ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspect {
+    /// The envelope.
+    pub id: EnvelopeId,
+    /// Where it goes.
+    pub destination: Destination,
+}
+
+/// What an answer did to the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It closed, until a probe at the earliest after `probe_in`.
+    Closed {
+        /// Why.
+        cause: Cause,
+        /// Until its first probe.
+        probe_in: Duration,
+    },
+    /// It opened again.
+    Opened {
+        /// How long it was closed.
+        closed_for: Duration,
+    },
+}
+
+#[derive(Debug)]
+struct Closed {
+    cause: Cause,
+    since: Instant,
+    probes: u32,
+    next_probe: Instant,
+    probing: bool,
+}
+
+#[derive(Debug)]
+struct Run {
+    streak: Streak,
+    reason: (Cause, Detail),
+    suspects: Vec<Suspect>,
+}
+
+/// The state of one provider's gate.
+#[derive(Debug)]
+pub struct Gate {
+    gating: Gating,
+    workers: usize,
+    outage: Schedule,
+    spacing: Option<Duration>,
+    next_slot: Option<Instant>,
+    held_until: Option<Instant>,
+    closed: Option<Closed>,
+    closings: u64,
+    ramp: Option<usize>,
+    in_flight: usize,
+    runs: Vec<Run>,
+    passed: u64,
+    accepted: bool,
+}
+
+impl Gate {
+    /// An open gate of a lane with `workers` workers. `outage` is the schedule of probes while the
+    /// provider is down.
+    pub fn new(gating: Gating, workers: usize, outage: Schedule) -> Gate {
+        let spacing = match gating {
+            Gating::OneProvider(Rate::Fixed(rate) | Rate::Follow { start: rate }) => {
+                Some(Duration::from_secs(1) / rate.get())
+            }
+            Gating::OneProvider(Rate::Unlimited) | Gating::ManyProviders => None,
+        };
+        Gate {
+            gating,
+            workers,
+            outage,
+            spacing,
+            next_slot: None,
+            held_until: None,
+            closed: None,
+            closings: 0,
+            ramp: None,
+            in_flight: 0,
+            runs: Vec::new(),
+            passed: 0,
+            accepted: false,
+        }
+    }
+
+    /// Whether an attempt may begin now.
+    pub fn admits(&self, now: Now) -> Admission {
+        if let Some(closed) = &self.closed {
+            return Admission::Probe((!closed.probing).then_some(closed.next_probe));
+        }
+        let wait = self.held_until.into_iter().chain(self.next_slot).max().filter(|until| *until > now.mono);
+        match wait {
+            _ if self.in_flight >= self.capacity() => Admission::Full,
+            Some(until) => Admission::At(until),
+            None => Admission::Now,
+        }
+    }
+
+    /// A lane of several providers keeps its last worker for the others.
+    fn capacity(&self) -> usize {
+        let share = match self.gating {
+            Gating::ManyProviders if self.workers > 1 => self.workers - 1,
+            Gating::ManyProviders | Gating::OneProvider(_) => self.workers,
+        };
+        self.ramp.unwrap_or(share).min(share)
+    }
+
+    /// An attempt begins: a probe if the gate is closed.
+    pub fn begin(&mut self, now: Now) -> Ticket {
+        self.in_flight += 1;
+        if let Some(spacing) = self.spacing {
+            self.next_slot = Some(self.next_slot.map_or(now.mono, |slot| slot.max(now.mono)) + spacing);
+        }
+        if let Some(closed) = &mut self.closed {
+            closed.probing = true;
+        }
+        Ticket { closings: self.closings, probe: self.closed.is_some() }
+    }
+
+    /// An attempt ended without being one: its place, and a probe's slot, are free again.
+    pub fn abandon(&mut self, ticket: Ticket) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let (true, Some(closed)) = (self.is_current_probe(ticket), &mut self.closed) {
+            closed.probing = false;
+        }
+    }
+
+    fn is_current_probe(&self, ticket: Ticket) -> bool {
+        ticket.probe && ticket.closings == self.closings
+    }
+
+    /// An attempt ended.
+    ///
+    /// Answers to attempts that began before the gate last closed change nothing but its counts.
+    pub fn end(&mut self, ticket: Ticket, attempt: &Attempt, who: &Suspect, at: Moment) -> Option<Change> {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let delivered = matches!(attempt.outcome, Outcome::Delivered { .. });
+        let terminal = attempt.answered && attempt.outcome.ack_status().is_some();
+        self.passed += u64::from(terminal);
+        self.accepted |= delivered;
+        self.learn(attempt.pace);
+        if ticket.closings != self.closings {
+            return None;
+        }
+        let trouble = self.trouble(attempt, who);
+        if self.closed.is_some() {
+            return self.probed(attempt, trouble, at);
+        }
+        match trouble {
+            Trouble::None if delivered => {
+                self.runs.clear();
+                self.ramp = self.ramp.map(|n| n * 2).filter(|n| *n < self.workers);
+                None
+            }
+            Trouble::None => None,
+            Trouble::Hold => {
+                self.hold(&attempt.outcome, at.now);
+                None
+            }
+            Trouble::Close => Some(self.close(attempt, at)),
+        }
+    }
+
+    /// Every closed gate may probe at once: the operator says that something was mended.
+    pub fn probe_now(&mut self, now: Now) {
+        if let Some(closed) = &mut self.closed {
+            closed.next_probe = now.mono;
+            closed.probes = 0;
+        }
+    }
+
+    /// Whether `end` with this attempt would close the gate although the attempt alone means `Failed`:
+    /// messages refused alike, one after the other, are the sender's settings, not each message's fault.
+    pub fn is_refusal_run(&self, attempt: &Attempt, who: &Suspect) -> bool {
+        if !self.counts(Streak::Refusal) || attempt.cause.streak() != Some(Streak::Refusal) {
+            return false;
+        }
+        self.runs.iter().any(|run| run.is_like(attempt) && run.with(who, self.gating) >= STREAK_LIMIT)
+    }
+
+    /// What the attempt says of the provider, counted into the runs.
+    fn trouble(&mut self, attempt: &Attempt, who: &Suspect) -> Trouble {
+        let streak = attempt.cause.streak().filter(|streak| self.counts(*streak));
+        if attempt.answered && streak != Some(Streak::Outage) {
+            self.runs.retain(|run| run.streak != Streak::Outage);
+        }
+        let run_is_full = streak.is_some_and(|streak| self.count(streak, attempt, who) >= STREAK_LIMIT);
+        match &attempt.outcome {
+            Outcome::Delivered { .. } | Outcome::Bounced | Outcome::Complained | Outcome::Suppressed => {
+                Trouble::None
+            }
+            Outcome::Pause { scope: Scope::Provider, .. } if attempt.cause == Cause::RateLimited => {
+                Trouble::Hold
+            }
+            Outcome::Pause { scope: Scope::Provider, .. } => Trouble::Close,
+            _ if run_is_full && attempt.cause == Cause::RateLimited => Trouble::Hold,
+            _ if run_is_full => Trouble::Close,
+            Outcome::Failed | Outcome::Retry { .. } | Outcome::Unclear { .. } | Outcome::Pause { .. } => {
+                Trouble::None
+            }
+        }
+    }
+
+    /// A refused message is the message's own fault where each destination is a world of its own.
+    fn counts(&self, streak: Streak) -> bool {
+        match (self.gating, streak) {
+            (Gating::ManyProviders, Streak::Refusal) => false,
+            (Gating::ManyProviders | Gating::OneProvider(_), _) => true,
+        }
+    }
+
+    fn count(&mut self, streak: Streak, attempt: &Attempt, who: &Suspect) -> usize {
+        let gating = self.gating;
+        let alike = match self.runs.iter_mut().position(|run| run.is_like(attempt)) {
+            Some(index) => self.runs.get_mut(index),
+            None => {
+                self.runs.retain(|run| run.streak != streak);
+                let reason = (attempt.cause, attempt.detail.clone());
+                self.runs.push(Run { streak, reason, suspects: Vec::new() });
+                self.runs.last_mut()
+            }
+        };
+        let Some(run) = alike else { return 0 };
+        let count = run.with(who, gating);
+        if count > run.suspects.len() {
+            run.suspects.push(who.clone());
+        }
+        count
+    }
+
+    fn probed(&mut self, attempt: &Attempt, trouble: Trouble, at: Moment) -> Option<Change> {
+        let outage = attempt.cause.streak() == Some(Streak::Outage);
+        let paused = matches!(attempt.outcome, Outcome::Pause { .. }) || trouble == Trouble::Close;
+        let closed = self.closed.as_mut()?;
+        closed.probing = false;
+        if outage || paused {
+            closed.probes += 1;
+            if trouble == Trouble::Close || outage {
+                closed.cause = attempt.cause;
+            }
+            let wait = probe_wait(closed.cause, closed.probes, &self.outage, at);
+            closed.next_probe = at.now.mono + wait.max(asked(&attempt.outcome));
+            return None;
+        }
+        if !attempt.answered {
+            return None;
+        }
+        let closed_for = at.now.mono.saturating_duration_since(closed.since);
+        self.closed = None;
+        self.ramp = Some(1).filter(|n| *n < self.workers);
+        self.runs.clear();
+        Some(Change::Opened { closed_for })
+    }
+
+    fn close(&mut self, attempt: &Attempt, at: Moment) -> Change {
+        let cause = attempt.cause;
+        let since = at.now.mono;
+        let probe_in = probe_wait(cause, 1, &self.outage, at).max(asked(&attempt.outcome));
+        self.closings += 1;
+        self.ramp = None;
+        self.closed = Some(Closed { cause, since, probes: 1, next_probe: since + probe_in, probing: false });
+        Change::Closed { cause, probe_in }
+    }
+
+    fn hold(&mut self, outcome: &Outcome, now: Now) {
+        let until = now.mono + asked(outcome).max(SHORTEST_HOLD);
+        self.held_until = Some(self.held_until.map_or(until, |held| held.max(until)));
+    }
+
+    fn learn(&mut self, pace: Option<Pace>) {
+        let (Gating::OneProvider(Rate::Follow { .. }), Some(pace)) = (self.gating, pace) else { return };
+        if pace.limit > 0 && !pace.window.is_zero() {
+            self.spacing = Some(pace.window.div_f64(f64::from(pace.limit) * RATE_SHARE));
+        }
+    }
+
+    /// Envelopes that have passed: those that it gave a final answer to.
+    pub fn passed(&self) -> u64 {
+        self.passed
+    }
+
+    /// Whether it has accepted something since the start.
+    pub fn has_accepted(&self) -> bool {
+        self.accepted
+    }
+
+    /// Why it is closed and when it probes next.
+    pub fn closed(&self) -> Option<(Cause, Instant)> {
+        self.closed.as_ref().map(|closed| (closed.cause, closed.next_probe))
+    }
+
+    /// Until when it is held for the sake of a rate limit.
+    pub fn held_until(&self) -> Option<Instant> {
+        self.held_until
+    }
+
+    /// Whether attempts are on their way.
+    pub fn is_busy(&self) -> bool {
+        self.in_flight > 0
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    None,
+    Hold,
+    Close,
+}
+
+impl Run {
+    /// Refusals must be word for word alike; other troubles only of one kind.
+    fn is_like(&self, attempt: &Attempt) -> bool {
+        attempt.cause.streak() == Some(self.streak)
+            && (self.streak != Streak::Refusal
+                || (self.reason.0 == attempt.cause && self.reason.1 == attempt.detail))
+    }
+
+    /// How many different suspects it has together with `who`. Where one destination could fake the
+    /// trouble, its envelopes count as one.
+    fn with(&self, who: &Suspect, gating: Gating) -> usize {
+        let known = self.suspects.iter().any(|suspect| match gating {
+            Gating::OneProvider(_) => suspect.id == who.id,
+            Gating::ManyProviders => suspect.destination == who.destination,
+        });
+        self.suspects.len() + usize::from(!known)
+    }
+}
+
+fn asked(outcome: &Outcome) -> Duration {
+    match outcome {
+        Outcome::Pause { after, .. } | Outcome::Retry { after } | Outcome::Unclear { after } => {
+            after.unwrap_or_default()
+        }
+        Outcome::Delivered { .. }
+        | Outcome::Bounced
+        | Outcome::Complained
+        | Outcome::Suppressed
+        | Outcome::Failed => Duration::ZERO,
+    }
+}
+
+/// The wait before probe number `probes`.
+fn probe_wait(cause: Cause, probes: u32, outage: &Schedule, at: Moment) -> Duration {
+    match (cause, cause.streak()) {
+        (Cause::QuotaDaily, _) => {
+            let midnight = until_midnight(at.now.wall) + AFTER_MIDNIGHT.mul_f64(at.random);
+            spread(QUOTA_PROBE, at.random).min(midnight)
+        }
+        (Cause::QuotaMonthly, _) => spread(QUOTA_PROBE, at.random),
+        (_, Some(Streak::Outage)) => spread(outage.after(probes), at.random),
+        _ => ACCOUNT_FIRST.saturating_mul(1 << probes.saturating_sub(1).min(16)).min(ACCOUNT_LONGEST),
+    }
+}
+
+fn until_midnight(wall: DateTime<Utc>) -> Duration {
+    let next =
+        wall.date_naive().checked_add_days(Days::new(1)).map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    next.and_then(|midnight| (midnight - wall).to_std().ok()).unwrap_or(QUOTA_PROBE)
+}

@@ -1,0 +1,248 @@
+//! One lane at work: the poller, the pull workers, the acker and the timekeeper around one desk.
+//!
+//! Owns the waiting and the calls to channel and seam; every decision is the desk's. Nothing here holds
+//! the desk's lock across an await, and none of the loops waits for another.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::{Notify, watch};
+
+use super::desk::{Claim, Desk, Next};
+use crate::channel::{Attempt, Channel};
+use crate::clock::{Clock, Now};
+use crate::envelope::EnvelopeId;
+use crate::outbox::{Ack, Seam};
+use crate::outcome::{Cause, Detail, Outcome};
+use crate::render::Library;
+
+/// How far a stop has come. Each phase ends more of the loops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Everything runs.
+    Running,
+    /// No polls, no new sends; sends and acks finish.
+    Finishing,
+    /// Nothing is left to do.
+    Over,
+}
+
+/// What every lane shares.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) seam: Arc<dyn Seam>,
+    pub(super) library: Arc<Library>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) phase: watch::Receiver<Phase>,
+    /// Told whenever a lane may have come to rest.
+    pub(super) rest: Arc<Notify>,
+}
+
+/// One channel's lane.
+pub(super) struct Lane {
+    channel: Arc<dyn Channel>,
+    shared: Shared,
+    desk: Mutex<Desk>,
+    beat: Mutex<Instant>,
+    work: Notify,
+    poll: Notify,
+    ack: Notify,
+    timer: Notify,
+}
+
+impl Lane {
+    pub(super) fn new(channel: Arc<dyn Channel>, shared: Shared, desk: Desk) -> Lane {
+        let beat = Mutex::new(shared.clock.now().mono);
+        let notify = Notify::new;
+        Lane {
+            channel,
+            shared,
+            desk: Mutex::new(desk),
+            beat,
+            work: notify(),
+            poll: notify(),
+            ack: notify(),
+            timer: notify(),
+        }
+    }
+
+    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.shared.clock.now()
+    }
+
+    /// When the poller last came round.
+    pub(super) fn last_beat(&self) -> Instant {
+        *self.beat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes whoever may have something to do after the desk has changed.
+    pub(super) fn nudge(&self) {
+        self.work.notify_one();
+        self.poll.notify_one();
+        self.ack.notify_one();
+        self.timer.notify_one();
+        self.shared.rest.notify_one();
+    }
+
+    async fn reached(&self, phase: Phase) {
+        let mut receiver = self.shared.phase.clone();
+        // An engine that is gone has no more work for its loops.
+        let _gone = receiver.wait_for(|current| *current >= phase).await.is_err();
+    }
+
+    /// A pull worker: takes the next eligible lease, delivers it, settles it.
+    pub(super) async fn work(self: Arc<Self>) {
+        while let Some(claim) = self.next_claim().await {
+            // Whoever takes one wakes the next: there may be more, and one wake-up must not be lost on a
+            // worker that is about to be busy.
+            self.work.notify_one();
+            self.deliver(claim).await;
+        }
+        self.work.notify_one();
+    }
+
+    async fn next_claim(self: &Arc<Self>) -> Option<Held> {
+        loop {
+            if *self.shared.phase.borrow() >= Phase::Finishing {
+                return None;
+            }
+            let templates = self.shared.library.current();
+            let next = self.desk().next(self.now(), &templates);
+            match next {
+                Next::Deliver(claim) => return Some(Held { lane: self.clone(), claim: Some(claim) }),
+                Next::Idle => self.poll.notify_one(),
+            }
+            tokio::select! {
+                () = self.work.notified() => {}
+                () = self.reached(Phase::Finishing) => return None,
+            }
+        }
+    }
+
+    async fn deliver(&self, mut held: Held) {
+        let Some(delivery) = held.claim.as_ref().map(|claim| claim.delivery.clone()) else { return };
+        let attempt = AssertUnwindSafe(self.channel.deliver(&delivery)).catch_unwind().await;
+        let now = self.now();
+        let mut desk = self.desk();
+        let attempt = attempt.unwrap_or_else(|_panic| {
+            desk.events.panicked(&delivery.envelope.id, &desk.channel);
+            let detail = Detail::fixed("the delivery panicked: a defect of the worker");
+            Attempt::unanswered(Outcome::Unclear { after: None }, Cause::Panic, detail)
+        });
+        if let Some(claim) = held.claim.take() {
+            desk.settle(&claim, attempt, now);
+        }
+        drop(desk);
+        self.nudge();
+    }
+
+    /// The poller: one request at a time, when the desk says so.
+    pub(super) async fn poll(self: Arc<Self>) {
+        loop {
+            *self.beat.lock().unwrap_or_else(PoisonError::into_inner) = self.now().mono;
+            let due = self.desk().next_poll(self.now());
+            if let Some(due) = due.filter(|due| *due > self.now().mono) {
+                tokio::select! {
+                    () = tokio::time::sleep_until(due.into()) => {}
+                    () = self.poll.notified() => continue,
+                    () = self.reached(Phase::Finishing) => return,
+                }
+            }
+            tokio::select! {
+                () = self.poll_once() => {}
+                () = self.reached(Phase::Finishing) => return,
+            }
+        }
+    }
+
+    async fn poll_once(&self) {
+        let request = self.desk().begin_poll(self.now());
+        let answer = self.shared.seam.pending(&self.channel.name(), request.limit).await;
+        let now = self.now();
+        match answer {
+            Ok(page) => self.desk().page(request, &page, &*self.channel, now),
+            Err(error) => {
+                self.desk().poll_failed(&error, now);
+            }
+        }
+        self.nudge();
+    }
+
+    /// The acker: posts what is due, several at once, so that a slow or failing ack holds no worker.
+    pub(super) async fn ack(self: Arc<Self>) {
+        let at_once = self.desk().workers.max(4);
+        let mut posts = FuturesUnordered::new();
+        loop {
+            while posts.len() < at_once {
+                let Some((id, ack)) = self.desk().acks.take_due(self.now().mono) else { break };
+                posts.push(self.post(id, ack));
+            }
+            let due = self.desk().acks.next_due().filter(|_| posts.len() < at_once);
+            tokio::select! {
+                Some(()) = posts.next(), if !posts.is_empty() => {}
+                () = sleep_until(due) => {}
+                () = self.ack.notified() => {}
+                () = self.reached(Phase::Over) => return,
+            }
+        }
+    }
+
+    async fn post(&self, id: EnvelopeId, ack: Ack) {
+        let answer = self.shared.seam.ack(&id, &ack).await;
+        let now = self.now();
+        match answer {
+            Ok(answer) => self.desk().acked(&id, answer, now),
+            Err(error) => self.desk().ack_failed(&id, &error, now),
+        }
+        self.nudge();
+    }
+
+    /// The timekeeper: wakes one worker when time alone has made something eligible. The workers
+    /// themselves watch no clock.
+    pub(super) async fn keep_time(self: Arc<Self>) {
+        loop {
+            let next = {
+                let now = self.now();
+                let mut desk = self.desk();
+                desk.leases.advance(now);
+                desk.next_change(now)
+            };
+            tokio::select! {
+                () = sleep_until(next) => self.work.notify_one(),
+                () = self.timer.notified() => {}
+                () = self.reached(Phase::Finishing) => return,
+            }
+        }
+    }
+}
+
+/// Ready at the instant; never without one.
+pub(super) async fn sleep_until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A claim in a worker's hands. Dropped unsettled (the worker was cut short), it goes back.
+struct Held {
+    lane: Arc<Lane>,
+    claim: Option<Box<Claim>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            let now = self.lane.now();
+            self.lane.desk().abandon(&claim, now);
+            self.lane.nudge();
+        }
+    }
+}

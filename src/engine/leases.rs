@@ -1,0 +1,491 @@
+//! The lease table: our in-process hold on each envelope, from its first listing to its ack.
+//!
+//! Owns who may be sent next within each record, who waits, and what a page means for what is held. A
+//! pure state machine: no I/O, no clock, no randomness; the caller passes [`Now`]. It must not know why
+//! an attempt ended as it did, what a gate is doing, or how an ack gets through.
+//!
+//! ```text
+//! Ready → Sending → Decided → released        Sending → Waiting → Ready
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+
+use super::history::History;
+use crate::channel::{Destination, GateId, Route};
+use crate::clock::Now;
+use crate::envelope::{Envelope, EnvelopeId};
+
+/// The table's own name of a lease; never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(u64);
+
+/// What must stay in order, within a lane: destination and template family.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct RecordKey {
+    destination: Destination,
+    family: Box<str>,
+}
+
+/// One hold on one envelope.
+#[derive(Debug)]
+pub struct Lease {
+    /// What is held.
+    pub envelope: Arc<Envelope>,
+    /// Where it goes.
+    pub route: Route,
+    /// What this process has tried with it.
+    pub history: History,
+    /// When a page first listed it.
+    pub first_listed: Instant,
+    record: RecordKey,
+    order: u64,
+    listed: Instant,
+    page: u64,
+    due: bool,
+    state: State,
+}
+
+/// Where a lease stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Free to be sent once it heads its record's line.
+    Ready,
+    /// One worker has it. `withdrawn`: a page has left it out since.
+    Sending {
+        /// It must not be sent again.
+        withdrawn: bool,
+    },
+    /// Not before `until`.
+    Waiting {
+        /// When it is ready again.
+        until: Instant,
+    },
+    /// Its outcome is known; kept until the ack is through.
+    Decided,
+}
+
+/// One element of a page that this lane can send, in the page's order.
+#[derive(Debug)]
+pub enum Listing {
+    /// Held already.
+    Held(Key),
+    /// Seen for the first time.
+    New(Arc<Envelope>, Route),
+}
+
+/// Which of the held leases a page answers for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coverage {
+    /// Every lease: whoever is not on it is no longer pending.
+    All,
+    /// Only leases older than its last element: it was too short for the rest.
+    OlderThanLast,
+}
+
+/// What a page changed.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Envelopes that it left out: no longer held, never acked.
+    pub withdrawn: Vec<EnvelopeId>,
+    /// New leases that are due.
+    pub new_due: usize,
+}
+
+/// A line holds the leases of one record that are neither accepted nor settled, oldest first.
+#[derive(Debug, Default)]
+struct Line {
+    members: Vec<Key>,
+    offered: Option<Key>,
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Leases {
+    freshness: Duration,
+    keys: HashMap<EnvelopeId, Key>,
+    leases: HashMap<Key, Lease>,
+    lines: HashMap<RecordKey, Line>,
+    /// Ready heads of their lines, by gate, oldest first.
+    offered: BTreeMap<GateId, BTreeSet<(u64, Key)>>,
+    waiting: BTreeSet<(Instant, Key)>,
+    not_due: BTreeSet<(DateTime<Utc>, Key)>,
+    pages: u64,
+    created: u64,
+}
+
+impl Leases {
+    /// An empty table. A lease whose listing is older than `freshness` is not sent.
+    pub fn new(freshness: Duration) -> Leases {
+        Leases {
+            freshness,
+            keys: HashMap::new(),
+            leases: HashMap::new(),
+            lines: HashMap::new(),
+            offered: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            not_due: BTreeSet::new(),
+            pages: 0,
+            created: 0,
+        }
+    }
+
+    /// How many are held.
+    pub fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Whether none is held.
+    pub fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
+    /// The lease on `id`, if it is held.
+    pub fn key_of(&self, id: &EnvelopeId) -> Option<Key> {
+        self.keys.get(id).copied()
+    }
+
+    /// The lease behind `key`, while it is held.
+    pub fn get(&self, key: Key) -> Option<&Lease> {
+        self.leases.get(&key)
+    }
+
+    /// The same, to note in its history.
+    pub fn history_mut(&mut self, key: Key) -> Option<&mut History> {
+        self.leases.get_mut(&key).map(|lease| &mut lease.history)
+    }
+
+    /// Every lease.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &Lease)> {
+        self.leases.iter().map(|(key, lease)| (*key, lease))
+    }
+
+    /// Takes in a page: new leases join, held ones are fresh again, and those that it answers for and
+    /// leaves out are gone (a sending one is only marked: what is on its way cannot be called back).
+    pub fn apply(&mut self, listings: Vec<Listing>, coverage: Coverage, now: Now) -> Applied {
+        self.pages += 1;
+        let mut applied = Applied::default();
+        let mut order = Vec::with_capacity(listings.len());
+        let mut grown = HashSet::new();
+        for listing in listings {
+            let key = match listing {
+                Listing::Held(key) => key,
+                Listing::New(envelope, route) => {
+                    let key = self.insert(envelope, route, now);
+                    grown.extend(self.leases.get(&key).map(|lease| lease.record.clone()));
+                    applied.new_due += usize::from(self.leases.get(&key).is_some_and(|lease| lease.due));
+                    key
+                }
+            };
+            if let Some(lease) = self.leases.get_mut(&key) {
+                lease.listed = now.mono;
+                lease.page = self.pages;
+                if let State::Sending { withdrawn } = &mut lease.state {
+                    *withdrawn = false;
+                }
+                order.push(key);
+            }
+        }
+        self.keep_order(&order, &grown);
+        let horizon = match coverage {
+            Coverage::All => u64::MAX,
+            Coverage::OlderThanLast => {
+                order.last().and_then(|key| self.get(*key)).map_or(0, |last| last.order)
+            }
+        };
+        applied.withdrawn = self.withdraw_unlisted(horizon);
+        applied
+    }
+
+    fn insert(&mut self, envelope: Arc<Envelope>, route: Route, now: Now) -> Key {
+        self.created += 1;
+        let key = Key(self.created);
+        let record =
+            RecordKey { destination: route.destination.clone(), family: envelope.template.family().into() };
+        let due = envelope.not_before.is_none_or(|instant| instant <= now.wall);
+        if let (false, Some(instant)) = (due, envelope.not_before) {
+            self.not_due.insert((instant, key));
+        }
+        self.keys.insert(envelope.id.clone(), key);
+        self.lines.entry(record.clone()).or_default().members.push(key);
+        self.leases.insert(
+            key,
+            Lease {
+                envelope,
+                route,
+                history: History::default(),
+                first_listed: now.mono,
+                record: record.clone(),
+                order: self.created,
+                listed: now.mono,
+                page: self.pages,
+                due,
+                state: State::Ready,
+            },
+        );
+        self.offer_head(&record);
+        key
+    }
+
+    /// The seam's order rules within a record: an envelope that comes back in front of one that is held
+    /// already takes its place in front of it. The places themselves stay.
+    fn keep_order(&mut self, listed: &[Key], grown: &HashSet<RecordKey>) {
+        let mut on_page: HashMap<&RecordKey, Vec<Key>> = HashMap::new();
+        for key in listed {
+            let Some(lease) = self.leases.get(key) else { continue };
+            if let Some(record) = grown.get(&lease.record) {
+                on_page.entry(record).or_default().push(*key);
+            }
+        }
+        for (record, keys) in on_page {
+            let mut places: Vec<u64> =
+                keys.iter().filter_map(|key| self.get(*key)).map(|l| l.order).collect();
+            if places.is_sorted() {
+                continue;
+            }
+            places.sort_unstable();
+            self.take_back(record);
+            for (key, place) in keys.iter().zip(places) {
+                if let Some(lease) = self.leases.get_mut(key) {
+                    lease.order = place;
+                }
+            }
+            if let Some(line) = self.lines.get_mut(record) {
+                line.members.sort_by_key(|key| self.leases.get(key).map(|lease| lease.order));
+            }
+            self.offer_head(record);
+        }
+    }
+
+    fn withdraw_unlisted(&mut self, horizon: u64) -> Vec<EnvelopeId> {
+        let mut gone = Vec::new();
+        for (key, lease) in &mut self.leases {
+            if lease.page == self.pages || lease.order >= horizon {
+                continue;
+            }
+            match &mut lease.state {
+                State::Ready | State::Waiting { .. } => gone.push(*key),
+                State::Sending { withdrawn } => *withdrawn = true,
+                State::Decided => {}
+            }
+        }
+        gone.sort_unstable();
+        gone.into_iter().filter_map(|key| self.remove(key)).map(|lease| lease.envelope.id.clone()).collect()
+    }
+
+    /// Moves along what time alone moves: waits that are over, `not_before` instants that have come.
+    pub fn advance(&mut self, now: Now) {
+        while let Some(&(until, key)) = self.waiting.first().filter(|(until, _)| *until <= now.mono) {
+            self.waiting.remove(&(until, key));
+            self.set_state(key, State::Ready);
+        }
+        while let Some(&(instant, key)) = self.not_due.first().filter(|(instant, _)| *instant <= now.wall) {
+            self.not_due.remove(&(instant, key));
+            self.set_due(key, true);
+        }
+    }
+
+    /// When [`Leases::advance`] next has something to do.
+    pub fn next_change(&self, now: Now) -> Option<Instant> {
+        let wait = self.waiting.first().map(|(until, _)| *until);
+        let due = self.not_due.first().map(|(instant, _)| now.when(*instant));
+        wait.into_iter().chain(due).min()
+    }
+
+    /// The gates that ready heads stand at.
+    pub fn gates_with_ready(&self) -> impl Iterator<Item = &GateId> {
+        self.offered.keys()
+    }
+
+    /// How many ready heads stand at `gate`.
+    pub fn ready_at(&self, gate: &GateId) -> usize {
+        self.offered.get(gate).map_or(0, BTreeSet::len)
+    }
+
+    /// The oldest ready head at `gate` whose listing is fresh, with its place in the seam's order.
+    pub fn oldest_ready(&self, gate: &GateId, now: Now) -> Option<(u64, Key)> {
+        self.offered.get(gate)?.iter().find(|(_, key)| self.is_fresh(*key, now)).copied()
+    }
+
+    /// The fresh, due heads at `gate`, whatever they still wait for: those that may be its probe.
+    pub fn probe_candidates<'a>(
+        &'a self,
+        gate: &'a GateId,
+        now: Now,
+    ) -> impl Iterator<Item = (Key, &'a Lease)> {
+        self.heads_at(gate).filter(move |(key, _)| self.is_fresh(*key, now))
+    }
+
+    /// Whether a head at `gate` could be its probe, were its listing not stale.
+    pub fn has_stale_head(&self, gate: &GateId, now: Now) -> bool {
+        self.heads_at(gate).any(|(key, _)| !self.is_fresh(key, now))
+    }
+
+    fn heads_at<'a>(&'a self, gate: &'a GateId) -> impl Iterator<Item = (Key, &'a Lease)> {
+        self.iter().filter(move |(key, lease)| {
+            lease.route.gate == *gate
+                && matches!(lease.state, State::Ready | State::Waiting { .. })
+                && self.is_head(*key)
+        })
+    }
+
+    /// Whether a page that lists it arrived within the freshness bound.
+    pub fn is_fresh(&self, key: Key, now: Now) -> bool {
+        self.get(key).is_some_and(|lease| now.mono.saturating_duration_since(lease.listed) < self.freshness)
+    }
+
+    /// Whether it is the first of its record that is due and neither accepted nor settled.
+    pub fn is_head(&self, key: Key) -> bool {
+        self.get(key).and_then(|lease| self.head_of(&lease.record)) == Some(key)
+    }
+
+    /// The head of the record that `key` belongs to.
+    pub fn head_for(&self, key: Key) -> Option<Key> {
+        self.head_of(&self.get(key)?.record)
+    }
+
+    fn head_of(&self, record: &RecordKey) -> Option<Key> {
+        let line = self.lines.get(record)?;
+        line.members.iter().copied().find(|key| self.get(*key).is_some_and(|lease| lease.due))
+    }
+
+    /// Hands a head to a worker. `false`: it is not there to be taken, so nobody may send it.
+    #[must_use]
+    pub fn claim(&mut self, key: Key) -> bool {
+        let free = self.get(key).is_some_and(|l| matches!(l.state, State::Ready | State::Waiting { .. }));
+        let claimed = free && self.is_head(key);
+        if claimed {
+            self.set_state(key, State::Sending { withdrawn: false });
+        }
+        claimed
+    }
+
+    /// Keeps a lease back until `until`. A lease that was withdrawn while it was sent is gone instead:
+    /// its id is returned.
+    pub fn wait(&mut self, key: Key, until: Instant) -> Option<EnvelopeId> {
+        match self.get(key)?.state {
+            State::Sending { withdrawn: true } => self.remove(key).map(|lease| lease.envelope.id.clone()),
+            State::Sending { withdrawn: false } | State::Ready | State::Waiting { .. } => {
+                self.set_state(key, State::Waiting { until });
+                None
+            }
+            State::Decided => None,
+        }
+    }
+
+    /// The wall clock says that its `not_before` has not come after all: it leaves its line again.
+    pub fn not_yet_due(&mut self, key: Key) {
+        if let Some(instant) = self.get(key).and_then(|lease| lease.envelope.not_before) {
+            self.not_due.insert((instant, key));
+            self.set_due(key, false);
+        }
+    }
+
+    /// Its outcome is known: it is never sent again. Only what a provider has accepted makes way for the
+    /// next of its record at once; the rest does so when it is released.
+    pub fn decide(&mut self, key: Key, accepted: bool) {
+        self.set_state(key, State::Decided);
+        if accepted {
+            self.leave_line(key);
+        }
+    }
+
+    /// The ack cannot get through: it no longer keeps the next of its record waiting.
+    pub fn make_way(&mut self, id: &EnvelopeId) {
+        if let Some(key) = self.key_of(id) {
+            self.leave_line(key);
+        }
+    }
+
+    /// The ack is through: the lease ends.
+    pub fn release(&mut self, id: &EnvelopeId) {
+        if let Some(key) = self.key_of(id) {
+            self.remove(key);
+        }
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Lease> {
+        self.leave_line(key);
+        let lease = self.leases.remove(&key)?;
+        self.keys.remove(&lease.envelope.id);
+        if let State::Waiting { until } = lease.state {
+            self.waiting.remove(&(until, key));
+        }
+        if let Some(instant) = lease.envelope.not_before {
+            self.not_due.remove(&(instant, key));
+        }
+        Some(lease)
+    }
+
+    fn set_state(&mut self, key: Key, state: State) {
+        let Some(lease) = self.leases.get_mut(&key) else { return };
+        if let State::Waiting { until } = lease.state {
+            self.waiting.remove(&(until, key));
+        }
+        if let State::Waiting { until } = state {
+            self.waiting.insert((until, key));
+        }
+        lease.state = state;
+        let record = lease.record.clone();
+        self.offer_head(&record);
+    }
+
+    fn set_due(&mut self, key: Key, due: bool) {
+        let Some(lease) = self.leases.get_mut(&key) else { return };
+        lease.due = due;
+        let record = lease.record.clone();
+        self.offer_head(&record);
+    }
+
+    fn leave_line(&mut self, key: Key) {
+        let Some(record) = self.get(key).map(|lease| lease.record.clone()) else { return };
+        self.take_back(&record);
+        if let Some(line) = self.lines.get_mut(&record) {
+            line.members.retain(|member| *member != key);
+            if line.members.is_empty() {
+                self.lines.remove(&record);
+            }
+        }
+        self.offer_head(&record);
+    }
+
+    /// Brings what is offered of a record in line with its head: the head if it is ready, else nobody.
+    fn offer_head(&mut self, record: &RecordKey) {
+        let head = self.head_of(record).filter(|key| self.get(*key).is_some_and(|l| l.state == State::Ready));
+        if self.lines.get(record).is_some_and(|line| line.offered == head) {
+            return;
+        }
+        self.take_back(record);
+        let (Some(line), Some(key)) = (self.lines.get_mut(record), head) else { return };
+        line.offered = head;
+        if let Some(lease) = self.leases.get(&key) {
+            self.offered.entry(lease.route.gate.clone()).or_default().insert((lease.order, key));
+        }
+    }
+
+    fn take_back(&mut self, record: &RecordKey) {
+        let Some(key) = self.lines.get_mut(record).and_then(|line| line.offered.take()) else { return };
+        let Some(lease) = self.leases.get(&key) else { return };
+        if let Some(heads) = self.offered.get_mut(&lease.route.gate) {
+            heads.remove(&(lease.order, key));
+            if heads.is_empty() {
+                self.offered.remove(&lease.route.gate);
+            }
+        }
+    }
+}
+
+impl Lease {
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether its `not_before` has come.
+    pub fn is_due(&self) -> bool {
+        self.due
+    }
+}

@@ -1,0 +1,209 @@
+//! The retry policy: whether an envelope is tried again, and when.
+//!
+//! Owns the schedule, what an attempt costs, and when trying ends. Pure: clock and randomness are
+//! arguments. It must not know a lease table, a gate or a provider. The schedule comes from the
+//! `backoff` crate, which is used here and nowhere else.
+
+use std::time::Duration;
+
+use backoff::backoff::Backoff;
+use backoff::{ExponentialBackoff, ExponentialBackoffBuilder};
+use chrono::{DateTime, Utc};
+
+use super::history::History;
+use crate::channel::Attempt;
+use crate::clock::{Moment, Now};
+use crate::http::RETRY_AFTER_CAP;
+use crate::outcome::{AckStatus, Cause, Cost, Detail, Outcome, Refusal, Scope};
+
+/// Each wait is four times the one before: eight attempts then span about an hour.
+const FACTOR: f64 = 4.0;
+/// Up to this share of a wait is added to it, so that what failed together does not come back together.
+const JITTER: f64 = 0.25;
+/// An answer that nobody documents is asked for again this often, and no more.
+const UNEXPECTED_LIMIT: u32 = 3;
+/// The last try before `expires_at` begins this long before it: enough for an exchange in good health.
+const LAST_TRY_AHEAD: Duration = Duration::from_secs(2);
+
+/// Growing waits, from a first one to a longest.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    steps: Vec<Duration>,
+}
+
+impl Schedule {
+    /// Waits of `first`, growing by four, never longer than `longest`.
+    pub fn new(first: Duration, longest: Duration) -> Schedule {
+        let longest = longest.max(first);
+        let mut backoff: ExponentialBackoff = ExponentialBackoffBuilder::new()
+            .with_initial_interval(first)
+            .with_multiplier(FACTOR)
+            .with_max_interval(longest)
+            .with_randomization_factor(0.0)
+            .with_max_elapsed_time(None)
+            .build();
+        let mut steps = Vec::new();
+        while let Some(step) = backoff.next_backoff() {
+            let last = step >= longest || steps.last() == Some(&step);
+            steps.push(step.min(longest));
+            if last {
+                break;
+            }
+        }
+        Schedule { steps }
+    }
+
+    /// The wait after `failures` failures in a row (1 is the first).
+    pub fn after(&self, failures: u32) -> Duration {
+        let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
+        self.steps.get(index).or(self.steps.last()).copied().unwrap_or_default()
+    }
+}
+
+/// A wait, spread: `random` is from 0 up to 1.
+pub fn spread(wait: Duration, random: f64) -> Duration {
+    wait + wait.mul_f64(JITTER * random.clamp(0.0, 1.0))
+}
+
+/// What the policy is asked about, beside the attempt itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Circumstances {
+    /// As the attempt ended.
+    pub at: Moment,
+    /// Envelopes that have passed the gate so far.
+    pub passed: u64,
+    /// Whether the gate has let something through to acceptance since the start.
+    pub accepted: bool,
+    /// The envelope's end.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// What becomes of the envelope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has its final status.
+    Settle(AckStatus, Refusal),
+    /// It is tried again, not before this long from now.
+    Again(Duration),
+}
+
+/// The policy of one lane.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// The waits between attempts.
+    pub schedule: Schedule,
+    /// Attempts before an envelope is given up.
+    pub max_attempts: u32,
+    /// How long after an unclear attempt another is harmless; `None`: for ever.
+    pub redelivery_window: Option<Duration>,
+}
+
+impl Policy {
+    /// Writes the attempt into the history and says what follows from it.
+    pub fn judge(&self, history: &mut History, attempt: &Attempt, facts: Circumstances) -> Verdict {
+        let reason = Refusal::new(attempt.cause, attempt.detail.clone());
+        if let Some(status) = attempt.outcome.ack_status() {
+            return Verdict::Settle(status, reason);
+        }
+        self.note(history, attempt, facts);
+        let Moment { now, random } = facts.at;
+        if self.is_unprotected(history, now) {
+            return Verdict::Settle(AckStatus::Failed, outcome_unknown());
+        }
+        if history.spent >= self.max_attempts || history.unexpected >= UNEXPECTED_LIMIT {
+            return Verdict::Settle(AckStatus::Failed, given_up(history.tries, &reason));
+        }
+        let (asked, step) = match attempt.outcome {
+            Outcome::Pause { scope: Scope::Provider, .. } => {
+                return Verdict::Again(spread(self.schedule.after(1), random));
+            }
+            Outcome::Pause { scope: Scope::Destination, after } => {
+                let wait = self.schedule.after(history.tries).max(capped(after));
+                return Verdict::Again(spread(wait, random));
+            }
+            Outcome::Retry { after } | Outcome::Unclear { after } => (capped(after), history.tries),
+            Outcome::Delivered { .. }
+            | Outcome::Bounced
+            | Outcome::Complained
+            | Outcome::Suppressed
+            | Outcome::Failed => (Duration::ZERO, history.tries),
+        };
+        let wait = spread(self.schedule.after(step).max(asked), random);
+        match within_life(history, wait, asked, facts) {
+            Some(wait) => Verdict::Again(wait),
+            None => Verdict::Settle(AckStatus::Failed, given_up(history.tries, &reason)),
+        }
+    }
+
+    /// Whether another attempt could become a second message: an attempt whose outcome is unknown is so
+    /// long ago that the provider has forgotten its key.
+    pub fn is_unprotected(&self, history: &History, now: Now) -> bool {
+        match (history.unclear_since, self.redelivery_window) {
+            (Some(since), Some(window)) => now.mono.saturating_duration_since(since) >= window,
+            _ => false,
+        }
+    }
+
+    fn note(&self, history: &mut History, attempt: &Attempt, facts: Circumstances) {
+        let passed_before = *history.passed_at_first_failure.get_or_insert(facts.passed);
+        let costs = match attempt.cause.cost() {
+            Cost::Always => true,
+            Cost::IfOthersPass => facts.passed > passed_before,
+            Cost::OnceAccepted => facts.accepted,
+            Cost::Never => false,
+        };
+        history.spent += u32::from(costs);
+        history.unexpected += u32::from(attempt.cause == Cause::UnexpectedAnswer);
+        match attempt.outcome {
+            Outcome::Unclear { .. } => {
+                history.unclear_since.get_or_insert(facts.at.now.mono);
+            }
+            Outcome::Retry { .. } | Outcome::Pause { .. } => history.refused |= attempt.answered,
+            Outcome::Delivered { .. }
+            | Outcome::Bounced
+            | Outcome::Complained
+            | Outcome::Suppressed
+            | Outcome::Failed => {}
+        }
+        let refused = matches!(attempt.outcome, Outcome::Pause { scope: Scope::Destination, .. });
+        history.paused = refused && !costs && attempt.cause != Cause::RateLimited;
+    }
+}
+
+/// The reason of an envelope whose unclear attempt can no longer be repeated without harm.
+pub fn outcome_unknown() -> Refusal {
+    Refusal::new(
+        Cause::OutcomeUnknown,
+        Detail::fixed("it may have been delivered, and the provider no longer keeps its key"),
+    )
+}
+
+fn capped(after: Option<Duration>) -> Duration {
+    after.unwrap_or_default().min(RETRY_AFTER_CAP)
+}
+
+fn given_up(tries: u32, last: &Refusal) -> Refusal {
+    let text = format!("given up after {tries} attempts: {}", last.detail);
+    Refusal::new(last.cause, Detail::scrub(&text, &[]))
+}
+
+/// Fits a wait into the envelope's life: what would pass its end becomes one last try just before it.
+/// `None`: there is no use in waiting any more.
+fn within_life(
+    history: &mut History,
+    wait: Duration,
+    asked: Duration,
+    facts: Circumstances,
+) -> Option<Duration> {
+    let Some(expires_at) = facts.expires_at else { return Some(wait) };
+    let left = (expires_at - facts.at.now.wall).to_std().unwrap_or_default();
+    if wait < left {
+        return Some(wait);
+    }
+    let latest = left.checked_sub(LAST_TRY_AHEAD)?;
+    if history.last_try || asked > latest {
+        return None;
+    }
+    history.last_try = true;
+    Some(latest)
+}

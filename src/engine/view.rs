@@ -1,0 +1,122 @@
+//! What a lane tells about itself: status for the operator, and whether a drain is done.
+//!
+//! Reads the desk and changes nothing.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::desk::Desk;
+use super::leases::{Key, Lease, State};
+use crate::clock::Now;
+use crate::outbox::SeamError;
+use crate::telemetry::status::{GateState, GateStatus, LaneStatus, LeaseState, Unready};
+
+impl Desk {
+    /// Whether nothing more will happen by itself soon: a page that was requested after the last ack
+    /// shows only envelopes that are not due, paused or unreadable. Acks that the seam refuses for good
+    /// are not waited for.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let Some(request) = self.last_request else { return false };
+        let seen = self.last_settled.is_none_or(|settled| request.began > settled);
+        let whole = !self.window.is_full() || self.window.is_widest(request);
+        let quiet = self.acks.is_flushed() && self.window.trouble().is_none();
+        seen && whole && quiet && self.leases.iter().all(|(key, lease)| self.is_resting(key, lease))
+    }
+
+    fn is_resting(&self, key: Key, lease: &Lease) -> bool {
+        match lease.state() {
+            State::Decided => true,
+            State::Sending { .. } => false,
+            State::Ready | State::Waiting { .. } => !lease.is_due() || self.is_paused(key, lease),
+        }
+    }
+
+    /// Whether a due lease waits for people rather than for time: its gate is closed, or the head of
+    /// its record has a destination that refuses us.
+    fn is_paused(&self, key: Key, lease: &Lease) -> bool {
+        let gate_closed = self.gates.get(&lease.route.gate).is_some_and(|gate| gate.closed().is_some());
+        let head = self.leases.head_for(key).and_then(|head| self.leases.get(head));
+        gate_closed || head.is_some_and(|head| head.history.paused && head.state() != State::Ready)
+    }
+
+    /// Envelopes in workers' hands.
+    pub(super) fn sending(&self) -> usize {
+        self.leases.iter().filter(|(_, lease)| matches!(lease.state(), State::Sending { .. })).count()
+    }
+
+    /// The last poll's error and since when polls fail.
+    pub(super) fn seam_trouble(&self) -> Option<(SeamError, Instant)> {
+        self.window.trouble().map(|(error, since)| (error.clone(), since))
+    }
+
+    /// Since when polls fail.
+    pub(super) fn failing_since(&self) -> Option<Instant> {
+        self.window.trouble().map(|(_, since)| since)
+    }
+
+    /// Envelopes that are due and not yet decided.
+    pub(super) fn due_left(&self) -> usize {
+        self.leases.iter().filter(|(_, lease)| lease.is_due() && lease.state() != State::Decided).count()
+    }
+
+    pub(super) fn status(&self, now: Now) -> LaneStatus {
+        let mut leases: BTreeMap<LeaseState, usize> =
+            LeaseState::ALL.into_iter().map(|state| (state, 0)).collect();
+        for (_, lease) in self.leases.iter() {
+            let state = match lease.state() {
+                State::Ready => LeaseState::Ready,
+                State::Sending { .. } => LeaseState::Sending,
+                State::Waiting { .. } => LeaseState::Waiting,
+                State::Decided => continue,
+            };
+            *leases.entry(state).or_default() += 1;
+        }
+        leases.insert(LeaseState::Acking, self.acks.count());
+        LaneStatus {
+            channel: self.channel.clone(),
+            leases,
+            window_used: self.held() + self.window.dead(),
+            window_size: usize::from(self.window.size()),
+            gates: self.gate_statuses(now),
+            last_page: self.window.last_page().map(|at| now.mono.saturating_duration_since(at)),
+        }
+    }
+
+    fn gate_statuses(&self, now: Now) -> Vec<GateStatus> {
+        let state = |gate: &super::gate::Gate| match (gate.closed(), gate.held_until()) {
+            (Some((cause, probe)), _) => {
+                GateState::Closed { cause, probe_in: probe.saturating_duration_since(now.mono) }
+            }
+            (None, Some(until)) if until > now.mono => {
+                GateState::Spaced { wait: until.saturating_duration_since(now.mono) }
+            }
+            (None, _) => GateState::Open,
+        };
+        self.gates.iter().map(|(id, gate)| GateStatus { label: id.label(), state: state(gate) }).collect()
+    }
+
+    /// Why this lane is not ready.
+    pub(super) fn unready(&mut self, now: Now) -> Vec<Unready> {
+        let mut reasons = Vec::new();
+        match (self.window.trouble(), self.window.last_page()) {
+            (Some((error, _)), _) => reasons.push(Unready::Seam { error: error.label() }),
+            (None, None) => reasons.push(Unready::Seam { error: "not asked yet" }),
+            (None, Some(_)) => {}
+        }
+        for (id, gate) in self.gates.iter() {
+            if let Some((cause, _)) = gate.closed() {
+                reasons.push(Unready::GateClosed { label: id.label(), cause });
+            }
+        }
+        if self.acks.refused() > 0 {
+            reasons.push(Unready::AcksRefused { count: self.acks.refused() });
+        }
+        if self.unreadable > 0 {
+            reasons.push(Unready::UnreadableVersion { count: self.unreadable });
+        }
+        if let Some(seconds) = self.skew(now) {
+            reasons.push(Unready::ClockSkew { seconds });
+        }
+        reasons
+    }
+}

@@ -1,0 +1,278 @@
+//! What the stand-ins took, refused and were made to fail, in one order.
+//!
+//! Owns the log that the three share: each entry has a number and a time, so that "sent before acked"
+//! can be read, and [`Journal::wait_until`] wakes with each entry, so that nobody needs to sleep. It
+//! must not know HTTP. What it holds is shown in full: a stand-in is never given real people's mail.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::clock::{Clock, Now};
+use crate::outcome::AckStatus;
+
+/// The shared log; clones write to the same one.
+#[derive(Clone)]
+pub struct Journal {
+    clock: Arc<dyn Clock>,
+    log: watch::Sender<Log>,
+}
+
+impl Journal {
+    /// An empty journal. All stand-ins that write to it read the time from `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Journal {
+        Journal { clock, log: watch::Sender::new(Log::default()) }
+    }
+
+    /// The time as the stand-ins see it.
+    pub(super) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    pub(super) fn record(&self, event: Event) {
+        let at = self.now();
+        self.log.send_modify(|log| log.0.push(Arc::new(Entry { number: log.0.len() + 1, at, event })));
+    }
+
+    /// Everything so far.
+    pub fn log(&self) -> Log {
+        self.log.borrow().clone()
+    }
+
+    /// Waits until `holds` is true of the log, and returns the log of that moment. `holds` is asked at
+    /// once and then when entries have been added. It sees a copy, taken without a lock held, so that it
+    /// may ask the stand-ins too.
+    pub async fn wait_until(&self, mut holds: impl FnMut(&Log) -> bool) -> Log {
+        let mut changes = self.log.subscribe();
+        loop {
+            let log = changes.borrow_and_update().clone();
+            // An error would mean a closed channel: its sender is a field of `self`.
+            if holds(&log) || changes.changed().await.is_err() {
+                return log;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Journal").field(&*self.log.borrow()).finish()
+    }
+}
+
+/// The entries of a journal, oldest first. A copy is cheap.
+#[derive(Debug, Clone, Default)]
+pub struct Log(Vec<Arc<Entry>>);
+
+impl Log {
+    /// All entries.
+    pub fn entries(&self) -> &[Arc<Entry>] {
+        &self.0
+    }
+
+    /// The mails that Resend accepted; a repeat under the same key is not among them.
+    pub fn mails(&self) -> impl Iterator<Item = &Arc<ReceivedMail>> {
+        self.0.iter().filter_map(|entry| match &entry.event {
+            Event::Mailed(mail) => Some(mail),
+            _ => None,
+        })
+    }
+
+    /// The push messages that the push service accepted.
+    pub fn pushes(&self) -> impl Iterator<Item = &Arc<ReceivedPush>> {
+        self.0.iter().filter_map(|entry| match &entry.event {
+            Event::Pushed(push) => Some(push),
+            _ => None,
+        })
+    }
+
+    /// The status posts that the seam answered with 200, repeats included.
+    pub fn acks(&self) -> impl Iterator<Item = &ReceivedAck> {
+        self.0.iter().filter_map(|entry| match &entry.event {
+            Event::Acked(ack) => Some(ack),
+            _ => None,
+        })
+    }
+
+    /// How many pages the seam has served.
+    pub fn pages(&self) -> usize {
+        self.0.iter().filter(|entry| matches!(entry.event, Event::Listed { .. })).count()
+    }
+
+    /// The requests that a stand-in's own checks refused: each is a wrong request of the client, or
+    /// one that the stand-in was configured to refuse.
+    pub fn refusals(&self) -> impl Iterator<Item = &Refused> {
+        self.0.iter().filter_map(|entry| match &entry.event {
+            Event::Refused(refused) => Some(refused),
+            _ => None,
+        })
+    }
+
+    /// How many faults have struck at `endpoint`.
+    pub fn faults(&self, endpoint: Endpoint) -> usize {
+        self.0
+            .iter()
+            .filter(|entry| matches!(&entry.event, Event::Faulted { endpoint: e, .. } if *e == endpoint))
+            .count()
+    }
+
+    /// The number of the first entry of which `is` holds.
+    pub fn number_of(&self, is: impl Fn(&Event) -> bool) -> Option<usize> {
+        self.0.iter().find(|entry| is(&entry.event)).map(|entry| entry.number)
+    }
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Counts up from 1 over all stand-ins of the journal.
+    pub number: usize,
+    /// When.
+    pub at: Now,
+    /// What.
+    pub event: Event,
+}
+
+/// The requests that the stand-ins take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// `GET /internal/outbox/pending` of the seam.
+    Page,
+    /// `POST /internal/outbox/{id}/status` of the seam.
+    Ack,
+    /// `POST /emails` of Resend.
+    Mail,
+    /// `POST /push/{token}` of the push service.
+    Push,
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// The seam served a page.
+    Listed {
+        /// Of this channel.
+        channel: String,
+        /// What was asked for.
+        limit: u16,
+        /// How many elements it holds.
+        elements: usize,
+    },
+    /// The seam took a status.
+    Acked(ReceivedAck),
+    /// Resend accepted a mail.
+    Mailed(Arc<ReceivedMail>),
+    /// Resend was asked the same again, and sent nothing new.
+    MailRepeated {
+        /// The Idempotency-Key.
+        key: String,
+    },
+    /// The push service accepted a message.
+    Pushed(Arc<ReceivedPush>),
+    /// A stand-in's checks refused a request.
+    Refused(Refused),
+    /// A fault that was asked for struck a request.
+    Faulted {
+        /// At which endpoint.
+        endpoint: Endpoint,
+        /// What the request was about: an id, a key, a token, a channel.
+        target: String,
+        /// Which fault.
+        fault: String,
+    },
+}
+
+/// One status post and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceivedAck {
+    /// The envelope.
+    pub id: String,
+    /// What was posted.
+    pub posted: AckStatus,
+    /// With which detail.
+    pub detail: Option<String>,
+    /// What the seam made of it.
+    pub answer: AckAnswer,
+}
+
+/// What the seam answers to a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AckAnswer {
+    /// The first for its envelope: stored.
+    Stored,
+    /// The envelope had this status already, and keeps it.
+    Kept(AckStatus),
+    /// No such envelope.
+    Unknown,
+}
+
+/// A request that a stand-in's own checks refused.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// At which endpoint.
+    pub endpoint: Endpoint,
+    /// The status of the answer.
+    pub status: u16,
+    /// What was wrong.
+    pub why: String,
+}
+
+/// A mail that Resend accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceivedMail {
+    /// Resend's id of it.
+    pub id: String,
+    /// The sender, as given.
+    pub from: String,
+    /// The one recipient.
+    pub to: String,
+    /// The subject.
+    pub subject: String,
+    /// The HTML part, or nothing.
+    pub html: String,
+    /// The text part, or nothing.
+    pub text: String,
+    /// Where answers go.
+    pub reply_to: Vec<String>,
+    /// Custom headers, by name as given.
+    pub headers: Vec<(String, String)>,
+    /// Tags.
+    pub tags: Vec<(String, String)>,
+    /// The Idempotency-Key, where there was one.
+    pub idempotency_key: Option<String>,
+}
+
+impl ReceivedMail {
+    /// The value of a custom header, whatever its case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a tag.
+    pub fn tag(&self, name: &str) -> Option<&str> {
+        self.tags.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// A push message that the push service accepted, as the app's service worker would get it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceivedPush {
+    /// The subscription.
+    pub token: String,
+    /// The notification's title.
+    pub title: String,
+    /// Its body.
+    pub body: String,
+    /// What a click opens.
+    pub url: String,
+    /// Its tag: a device shows one notification of each.
+    pub tag: String,
+    /// The Topic header: the service keeps one undelivered message of each.
+    pub topic: Option<String>,
+    /// The TTL header, in seconds.
+    pub ttl: u32,
+    /// The Urgency header.
+    pub urgency: Option<String>,
+}
