@@ -142,8 +142,12 @@ impl Attribute {
     /// Whether `text`, which begins outside any URL attribute, ends within one.
     fn after(text: &str) -> Attribute {
         let tag = text.rsplit_once('<').map_or(text, |(_, tag)| tag).to_ascii_lowercase();
+        if tag.contains('>') {
+            return Attribute::Outside;
+        }
         let mut open = URL_ATTRIBUTES.iter().filter_map(|name| {
-            let (_, value) = tag.rsplit_once(&format!("{name}="))?;
+            let (_, value) = tag.rsplit_once(name)?;
+            let value = value.trim_start().strip_prefix('=')?.trim_start();
             let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
             match (quote, value.get(1..)) {
                 (Some(quote), Some("")) => Some(Attribute::Begun(quote)),
@@ -199,6 +203,7 @@ mod tests {
             "<a class=\"b\" HREF='{{app_link x}}?y={{z}}'>x</a>",
             "<a href=\"{{app_link x}}&y\">x</a>",
             "<a href={{app_link x}}>x</a>",
+            "<a href =\n \"{{x}}\">x</a>",
             "<a href=\"{{#if x}}{{app_link x}}{{/if}}\">x</a>",
             "<img src=\"{{excerpt x 3}}\">",
         ] {
