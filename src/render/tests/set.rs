@@ -214,6 +214,26 @@ fn a_channel_served_in_part_and_a_folder_without_its_papers_are_named() {
     }
 }
 
+/// Tells something only where serde_json keeps the order of arrival, which any dependency may switch on.
+#[test]
+fn the_fields_of_an_object_come_in_one_order_however_they_arrive() {
+    let directory = with_notice();
+    write(
+        directory.path(),
+        "notice.v1/email.text.hbs",
+        "{{#each payload.lines}}{{#each this}}{{@key}} {{/each}}{{/each}}",
+    );
+    write(
+        directory.path(),
+        "notice.v1/example.json",
+        &notice().to_string().replace("\"a <b>\"", "{\"b\": 1, \"a\": 2}"),
+    );
+    let set = load(&directory).unwrap().current();
+    let text = fs::read_to_string(directory.path().join("notice.v1/example.json")).unwrap();
+    let Reading::Envelope(envelope) = envelope::read(&text) else { panic!("no envelope") };
+    assert_eq!(set.mail(&envelope).unwrap().text, "a b ");
+}
+
 #[test]
 fn every_problem_is_reported_at_once() {
     let directory = with_notice();
