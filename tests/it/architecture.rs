@@ -1,0 +1,78 @@
+//! Who may know whom. A module that names another one that is not listed here fails the test: the order of
+//! dependence is a decision, and ARCHITECTURE.md tells it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each module, and the modules that it may name.
+const MAY_KNOW: [(&str, &[&str]); 12] = [
+    ("outcome", &[]),
+    ("clock", &[]),
+    ("envelope", &["outcome"]),
+    ("http", &["outcome"]),
+    ("outbox", &["envelope", "http", "outcome"]),
+    ("render", &["envelope", "outcome"]),
+    ("channel", &["envelope", "http", "outcome", "render"]),
+    ("telemetry", &["channel", "envelope", "http", "outbox", "outcome"]),
+    ("engine", &["channel", "clock", "envelope", "http", "outbox", "outcome", "render", "telemetry"]),
+    ("config", &["channel", "http", "outbox", "telemetry"]),
+    ("sandbox", &["clock", "envelope", "http", "outcome"]),
+    (
+        "cli",
+        &[
+            "channel",
+            "clock",
+            "config",
+            "engine",
+            "envelope",
+            "http",
+            "outbox",
+            "outcome",
+            "render",
+            "sandbox",
+            "telemetry",
+        ],
+    ),
+];
+
+fn files(path: &Path, found: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            files(&entry.unwrap().path(), found);
+        }
+    } else if path.extension().is_some_and(|extension| extension == "rs") {
+        found.push(path.to_owned());
+    }
+}
+
+/// The modules of this crate that the text names.
+fn named(text: &str) -> BTreeSet<&str> {
+    text.split("crate::")
+        .skip(1)
+        .filter_map(|rest| {
+            rest.split(|c: char| !c.is_ascii_lowercase()).next().filter(|name| !name.is_empty())
+        })
+        .collect()
+}
+
+#[test]
+fn no_module_knows_one_that_it_must_not() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut all = Vec::new();
+    files(&source, &mut all);
+    for file in all {
+        let inside = file.strip_prefix(&source).unwrap();
+        let module = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        if ["main", "lib"].contains(&module) {
+            continue;
+        }
+        let (_, may_know) = MAY_KNOW
+            .iter()
+            .find(|(name, _)| *name == module)
+            .unwrap_or_else(|| panic!("{module} has no place in the order of dependence yet"));
+        for name in named(&fs::read_to_string(&file).unwrap()) {
+            assert!(name == module || may_know.contains(&name), "{} must not know {name}", inside.display());
+        }
+    }
+}
