@@ -126,3 +126,79 @@ fn explain(refusal: Refusal) -> anyhow::Error {
 fn pretty(message: &serde_json::Value) -> anyhow::Result<String> {
     serde_json::to_string_pretty(message).context("writing the message as JSON")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::Links;
+    use serde_json::Value;
+    use url::Url;
+
+    fn render(envelope: &str, channel: Option<Medium>, format: Option<Format>) -> anyhow::Result<String> {
+        let links = Links::new(&Url::parse("https://app.test").unwrap(), "/unsubscribe").unwrap();
+        let library = Library::load(None, links).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), envelope).unwrap();
+        let mut out = Vec::new();
+        run(&RenderArgs { file: file.path().to_owned(), channel, format }, &library, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    fn example() -> Value {
+        serde_json::from_str(include_str!("../../templates/resurface-nudge.v1/example.json")).unwrap()
+    }
+
+    fn problem(envelope: &str) -> String {
+        format!("{:#}", render(envelope, None, None).unwrap_err())
+    }
+
+    #[test]
+    fn each_part_of_a_mail_can_be_had_alone_and_the_text_unasked() {
+        let envelope = example().to_string();
+        let part = |format| render(&envelope, None, format).unwrap();
+        assert_eq!(part(Some(Format::Subject)), "Worth returning to: “Practice Rooms”\n");
+        assert!(part(Some(Format::Html)).starts_with("<!doctype html>"));
+        assert!(part(None).starts_with("Worth returning to\n"));
+        let whole: Value = serde_json::from_str(&part(Some(Format::Json))).unwrap();
+        assert_eq!(whole["text"].as_str().unwrap().trim_end(), part(Some(Format::Text)).trim_end());
+        assert_eq!(whole["unsubscribe"], "https://app.test/unsubscribe?ref=example-ref");
+    }
+
+    #[test]
+    fn a_notification_is_json_and_nothing_else() {
+        let envelope = example().to_string();
+        let push: Value =
+            serde_json::from_str(&render(&envelope, Some(Medium::Push), None).unwrap()).unwrap();
+        assert_eq!(push["url"], "https://app.test/player/practice-rooms?t=308");
+        let error = render(&envelope, Some(Medium::Push), Some(Format::Html)).unwrap_err();
+        assert!(error.to_string().contains("the format of push is json"));
+    }
+
+    #[test]
+    fn what_cannot_be_rendered_says_why() {
+        let with = |field: &str, value: Value| {
+            let mut envelope = example();
+            envelope[field] = value;
+            problem(&envelope.to_string())
+        };
+        assert!(problem("{\n\"id\": }").contains("line 2"));
+        assert_eq!(problem("[]"), "the envelope is malformed: id is missing");
+        assert_eq!(with("recipient", Value::Null), "the envelope is malformed: recipient: is missing");
+        assert_eq!(with("schema_version", json!("2")), "schema_version: this build reads \"1\" and not 2");
+        assert!(with("channel", json!("sms")).starts_with("channel: "));
+        assert_eq!(
+            with("payload", json!({"highlight_count": 1})),
+            "this envelope can never be sent (payload_invalid): lead: is missing in the payload \
+             (template resurface-nudge.v1)"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let args = RenderArgs { file: "/nowhere/envelope.json".into(), channel: None, format: None };
+        let links = Links::new(&Url::parse("https://app.test").unwrap(), "/unsubscribe").unwrap();
+        let library = Library::load(None, links).unwrap();
+        let error = run(&args, &library, &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/envelope.json"));
+    }
+}

@@ -65,10 +65,11 @@ fn line_of(mapping: &TemplateMapping) -> Option<usize> {
 }
 
 fn partial(it: &DecoratorTemplate, line: Option<usize>, rules: Rules<'_>, problems: &mut Vec<Problem>) {
-    if let Some(name) = it.name.as_name() {
-        if name != "@partial-block" && !(rules.has_partial)(name) {
-            problems.push((line, format!("there is no partial {name}")));
-        }
+    if let Some(name) = it.name.as_name()
+        && name != "@partial-block"
+        && !(rules.has_partial)(name)
+    {
+        problems.push((line, format!("there is no partial {name}")));
     }
     if let Some(inner) = &it.template {
         walk(inner, rules, problems);
@@ -85,10 +86,10 @@ fn helper(it: &HelperTemplate, line: Option<usize>, rules: Rules<'_>, problems: 
         }
     }
     for parameter in it.params.iter().chain(it.hash.values()) {
-        if let Parameter::Subexpression(inner) = parameter {
-            if let TemplateElement::Expression(inner) = inner.element.as_ref() {
-                helper(inner, line, rules, problems);
-            }
+        if let Parameter::Subexpression(inner) = parameter
+            && let TemplateElement::Expression(inner) = inner.element.as_ref()
+        {
+            helper(inner, line, rules, problems);
         }
     }
 }
@@ -141,8 +142,12 @@ impl Attribute {
     /// Whether `text`, which begins outside any URL attribute, ends within one.
     fn after(text: &str) -> Attribute {
         let tag = text.rsplit_once('<').map_or(text, |(_, tag)| tag).to_ascii_lowercase();
-        let open = URL_ATTRIBUTES.iter().filter_map(|name| {
-            let (_, value) = tag.rsplit_once(&format!("{name}="))?;
+        if tag.contains('>') {
+            return Attribute::Outside;
+        }
+        let mut open = URL_ATTRIBUTES.iter().filter_map(|name| {
+            let (_, value) = tag.rsplit_once(name)?;
+            let value = value.trim_start().strip_prefix('=')?.trim_start();
             let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
             match (quote, value.get(1..)) {
                 (Some(quote), Some("")) => Some(Attribute::Begun(quote)),
@@ -152,7 +157,7 @@ impl Attribute {
                 _ => None,
             }
         });
-        open.last().unwrap_or_default()
+        open.next().unwrap_or_default()
     }
 }
 
@@ -198,6 +203,7 @@ mod tests {
             "<a class=\"b\" HREF='{{app_link x}}?y={{z}}'>x</a>",
             "<a href=\"{{app_link x}}&y\">x</a>",
             "<a href={{app_link x}}>x</a>",
+            "<a href =\n \"{{x}}\">x</a>",
             "<a href=\"{{#if x}}{{app_link x}}{{/if}}\">x</a>",
             "<img src=\"{{excerpt x 3}}\">",
         ] {

@@ -109,7 +109,7 @@ pub struct TemplateErrors(pub Vec<TemplateError>);
 pub(super) fn gather(directory: Option<&Path>) -> Result<Files, TemplateErrors> {
     let mut files = Files::new();
     let mut errors = Vec::new();
-    for path in BuiltIn::iter() {
+    for path in BuiltIn::iter().filter(|path| is_of_a_template(path)) {
         let content = BuiltIn::get(&path).map(|file| file.data.into_owned()).unwrap_or_default();
         insert(path.into_owned(), content, &mut files, &mut errors);
     }
@@ -149,13 +149,17 @@ fn read_folder(
             if depth > 1 {
                 read_folder(&entry.path(), &format!("{path}/"), depth - 1, files, errors);
             }
-        } else if name.ends_with(".hbs") || name.ends_with(".json") {
+        } else if is_of_a_template(&name) {
             match fs::read(entry.path()) {
                 Ok(content) => insert(path, content, files, errors),
                 Err(error) => errors.push(unreadable(&entry.path(), &error)),
             }
         }
     }
+}
+
+fn is_of_a_template(file: &str) -> bool {
+    file.ends_with(".hbs") || file.ends_with(".json")
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> TemplateError {

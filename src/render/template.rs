@@ -72,11 +72,12 @@ impl Failure {
     pub(super) fn refusal(&self, template: &str) -> Refusal {
         let (cause, sentence) = match self {
             Failure::Payload(error) => (Cause::PayloadInvalid, format!("{error} (template {template})")),
-            Failure::Part { file, line: Some(line), problem } => {
-                (Cause::RenderFailed, format!("{file}:{line}: {problem}"))
-            }
-            Failure::Part { file, line: None, problem } => {
-                (Cause::RenderFailed, format!("{file}: {problem}"))
+            Failure::Part { file, line, problem } => {
+                // Short words: a long one looks like a key, and the scrubbing takes it out.
+                let file =
+                    file.strip_prefix(template).map_or(file.as_str(), |part| part.trim_start_matches('/'));
+                let line = line.map(|line| format!(" line {line}")).unwrap_or_default();
+                (Cause::RenderFailed, format!("template {template}: {file}{line}: {problem}"))
             }
             Failure::TooLarge { part, bytes } => {
                 (Cause::TooLarge, format!("{} (template {template})", too_large(*part, *bytes)))
@@ -148,10 +149,13 @@ impl Template {
         })))
     }
 
-    /// A part that is one line, whatever its data holds; an empty one is a failure.
+    /// A part that is one line, whatever its data holds. Only a notification's body may be empty.
     fn line(&self, part: Part, data: &Context) -> Result<String, Failure> {
         let line = text::one_line(&self.engine.render(&self.name, part, data)?);
-        if line.is_empty() { Err(self.failed(part, "renders to nothing")) } else { Ok(line) }
+        if line.is_empty() && part != Part::Body {
+            return Err(self.failed(part, "renders to nothing"));
+        }
+        Ok(line)
     }
 
     fn sized(&self, part: Part, data: &Context) -> Result<String, Failure> {

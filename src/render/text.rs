@@ -54,7 +54,7 @@ pub(super) fn excerpt(text: &str, most: usize) -> String {
         _ => head,
     };
     // A joiner, a space or punctuation just before the ellipsis would only look torn.
-    let kept = whole_words.trim_end_matches(|c: char| c == '\u{200D}' || c == ' ' || c == ',' || c == ';');
+    let kept = whole_words.trim_end_matches(['\u{200D}', ' ', ',', ';']);
     format!("{kept}…")
 }
 
