@@ -4,12 +4,14 @@
 //! One file per command.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{self, Environment, Problem, Rendering};
+use crate::config::{self, Config, Environment, Problem, Rendering, Warning};
 use crate::render::{Library, Links, TemplateErrors};
+use crate::telemetry::logs;
 
 pub mod render;
 pub mod vapid;
@@ -99,15 +101,19 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match run(cli.command) {
         Ok(exit) => exit,
         Err(Failure::Configuration(problems)) => {
-            eprintln!("delivery-worker: the configuration is wrong:");
-            problems.iter().for_each(|problem| eprintln!("  {problem}"));
+            tell(&format!("the configuration is wrong:\n  {}", problems.join("\n  ")));
             Exit::Misconfigured
         }
         Err(Failure::Other(error)) => {
-            eprintln!("delivery-worker: {error:#}");
+            tell(&format!("{error:#}"));
             Exit::Failed
         }
     }
+}
+
+/// Tells the operator, if there is one: `eprintln` would panic at a closed stderr.
+fn tell(what: &str) {
+    writeln!(std::io::stderr(), "delivery-worker: {what}").ok();
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -117,6 +123,20 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Vapid(args) => vapid::run(&args, |name| std::env::var(name).ok(), out)?,
     }
     Ok(Exit::Clean)
+}
+
+/// How every command that works on the outbox begins: the whole configuration is read, logging starts as
+/// it says, and what is odd about it is the first that is logged.
+///
+/// # Errors
+/// The configuration is wrong, or logging has been started before.
+pub fn begin(env: &Environment) -> Result<Config, Failure> {
+    let (config, warnings) = Config::read(env)?;
+    logs::start(&config.logs).map_err(anyhow::Error::from)?;
+    for Warning { variable, what } in warnings {
+        tracing::warn!(variable, "{variable} {what}");
+    }
+    Ok(config)
 }
 
 /// The templates as the environment sets them.
@@ -149,6 +169,14 @@ mod tests {
     fn help_lists_the_environment_and_the_exit_codes() {
         let help = Cli::command().render_long_help().to_string();
         assert!(help.contains("OUTBOX_BASE_URL") && help.contains("78 bad configuration"), "{help}");
+    }
+
+    #[test]
+    fn nothing_begins_with_a_wrong_configuration() {
+        let Err(Failure::Configuration(problems)) = begin(&Environment::default()) else {
+            panic!("it began");
+        };
+        assert!(problems.iter().any(|problem| problem.contains("OUTBOX_BASE_URL")), "{problems:?}");
     }
 
     #[test]

@@ -252,6 +252,34 @@ fn help_names_every_variable() {
     assert!(variables::ALL.iter().all(|variable| help.contains(variable.name)));
 }
 
+const EXAMPLE: &str = include_str!("../../deploy/delivery-worker.env.example");
+const README: &str = include_str!("../../README.md");
+
+#[test]
+fn the_example_file_lists_every_variable_and_no_other_and_reads_without_a_warning() {
+    let named: Vec<_> =
+        EXAMPLE.lines().filter_map(|line| line.trim_start_matches('#').split_once('=')).collect();
+    for variable in variables::ALL {
+        assert!(named.iter().any(|(name, _)| *name == variable.name), "{} is missing", variable.name);
+    }
+    for (name, _) in named {
+        assert!(variables::is_read(name), "{name} is not read");
+    }
+    let set = EXAMPLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+    let secrets =
+        WHOLE.iter().copied().filter(|(name, _)| variables::ALL.iter().any(|v| v.secret && v.name == *name));
+    let (_, warnings) = Config::read(&set.chain(secrets).collect()).unwrap();
+    assert_eq!(warnings, []);
+}
+
+#[test]
+fn the_readme_lists_every_variable_with_its_default() {
+    for variable in variables::ALL {
+        let row = format!("| `{}` | {} |", variable.name, variable.default);
+        assert!(README.contains(&row), "README.md has no row that begins with {row}");
+    }
+}
+
 #[test]
 fn every_example_and_every_default_that_is_a_value_is_taken() {
     for variable in variables::ALL.iter().filter(|v| !v.secret) {

@@ -274,6 +274,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_readme_lists_every_gauge() {
+        let readme = include_str!("../../README.md");
+        let (_, text) = serve(working()).await.get("/metrics").await;
+        let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" gauge"));
+        for name in described {
+            assert!(readme.contains(&format!("`{name}`")), "README.md does not list {name}");
+        }
+    }
+
+    #[tokio::test]
     async fn nothing_can_be_changed_and_nothing_else_is_there() {
         let served = serve(working()).await;
         assert_eq!(served.ask(Method::POST, "/healthz").await.0, 405);

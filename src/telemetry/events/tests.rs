@@ -230,6 +230,17 @@ fn each_event_writes_one_line_and_moves_its_metrics_and_no_others() {
 }
 
 #[test]
+fn the_readme_lists_every_metric_that_an_event_moves() {
+    let readme = include_str!("../../../README.md");
+    for (_, tell, ..) in TABLE {
+        for sample in told(tell).1 {
+            let name = sample.split('{').next().unwrap().trim_end_matches("_count");
+            assert!(readme.contains(&format!("`{name}`")), "README.md does not list {name}");
+        }
+    }
+}
+
+#[test]
 fn an_id_cannot_forge_a_second_line() {
     let id = EnvelopeId::new("e-1\nERROR all is lost").unwrap();
     let lines = logged(Format::Text, "info", || Events::default().withdrawn(&id, &email()));
