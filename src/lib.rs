@@ -15,3 +15,4 @@ pub mod outcome;
 pub mod render;
 pub mod sandbox;
 pub mod telemetry;
+pub mod worker;

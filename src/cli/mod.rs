@@ -10,10 +10,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::{self, Config, Environment, Problem, Rendering, Warning};
+use crate::engine::Mode;
 use crate::render::{Library, Links, TemplateErrors};
 use crate::telemetry::logs;
 
 pub mod render;
+pub mod run;
 pub mod vapid;
 
 /// Delivers an app's outbox: email through Resend, push through Web Push
@@ -30,6 +32,10 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Deliver until stopped: the daemon
+    Run,
+    /// Deliver what is pending, then end
+    Drain,
     /// Show what one envelope becomes, without sending anything
     Render(render::RenderArgs),
     /// Make a VAPID key pair for push, or print the public half of the configured one
@@ -119,7 +125,11 @@ fn tell(what: &str) {
 fn run(command: Command) -> Result<Exit, Failure> {
     let out = &mut std::io::stdout().lock();
     match command {
-        Command::Render(args) => render::run(&args, &library()?, out)?,
+        Command::Run => return run::run(Mode::Daemon),
+        Command::Drain => return run::run(Mode::Drain),
+        Command::Render(args) => {
+            render::run(&args, &library(config::rendering(&Environment::of_process())?)?, out)?
+        }
         Command::Vapid(args) => vapid::run(&args, |name| std::env::var(name).ok(), out)?,
     }
     Ok(Exit::Clean)
@@ -139,10 +149,12 @@ pub fn begin(env: &Environment) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// The templates as the environment sets them.
-fn library() -> Result<Library, Failure> {
-    let Rendering { app_origin, unsubscribe_path, templates_dir } =
-        config::rendering(&Environment::of_process())?;
+/// The templates as they are set.
+///
+/// # Errors
+/// A template is broken, in each of these ways.
+pub fn library(rendering: Rendering) -> Result<Library, Failure> {
+    let Rendering { app_origin, unsubscribe_path, templates_dir } = rendering;
     let links = Links::new(&app_origin, &unsubscribe_path)
         .map_err(|error| Failure::Configuration(vec![error.to_string()]))?;
     Library::load(templates_dir, links).map_err(|TemplateErrors(errors)| {

@@ -1,0 +1,91 @@
+//! `run` and `drain`: the worker itself, until it is told to stop or has nothing left to do.
+//!
+//! Owns the signals and the last words. It must not know how anything is delivered.
+
+use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Mutex;
+
+use super::{Exit, Failure, begin, library};
+use crate::config::{Config, Environment};
+use crate::engine::{End, Mode, Report};
+use crate::render::Library;
+use crate::worker::{Reloader, Worker};
+
+/// Reads the configuration and runs the worker in `mode`.
+///
+/// # Errors
+/// The configuration or a template is wrong, or the admin address is taken.
+pub fn run(mode: Mode) -> Result<Exit, Failure> {
+    let config = begin(&Environment::of_process())?;
+    let library = library(config.rendering.clone())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let report = runtime.context("the threads cannot be started")?.block_on(work(config, library, mode))?;
+    tell(&report);
+    Ok(exit_of(&report))
+}
+
+async fn work(config: Config, library: Library, mode: Mode) -> anyhow::Result<Report> {
+    let worker = Worker::new(config, library).await?;
+    let signals = Signals::listen().context("signals cannot be received")?;
+    tokio::spawn(reload(signal(SignalKind::hangup())?, worker.reloader()));
+    let admin = worker.admin_address().map(|address| address.to_string());
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), admin, "delivering");
+    Ok(worker.run(mode, signals.next(), signals.next()).await)
+}
+
+/// SIGHUP: what was changed is taken in.
+async fn reload(mut hangups: Signal, reloader: Reloader) {
+    while hangups.recv().await.is_some() {
+        let reloader = reloader.clone();
+        // A panic in there has been logged; the next SIGHUP may go better.
+        tokio::task::spawn_blocking(move || reloader.reload()).await.ok();
+    }
+}
+
+/// SIGTERM and SIGINT, which ask for the same: the first to stop, the second to stop now.
+struct Signals(Mutex<(Signal, Signal)>);
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        Ok(Signals(Mutex::new((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))))
+    }
+
+    async fn next(&self) {
+        let mut signals = self.0.lock().await;
+        let (terminate, interrupt) = &mut *signals;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    }
+}
+
+fn exit_of(report: &Report) -> Exit {
+    match report.exit_code() {
+        0 => Exit::Clean,
+        75 => Exit::Unfinished,
+        _ => Exit::Failed,
+    }
+}
+
+/// The last line says what is left, so that nobody has to guess.
+fn tell(report: &Report) {
+    let Report { end, cut, unacked, due_left } = report;
+    let why = match end {
+        End::Stopped => "stopped".to_owned(),
+        End::Drained => "drained".to_owned(),
+        End::Seam(error) => format!("gave up: {error}"),
+        End::Died => "a loop of the engine died: a defect of the worker".to_owned(),
+    };
+    if *cut + *unacked > 0 {
+        tracing::warn!(
+            cut,
+            unacked,
+            due_left,
+            "{why}; sends were cut or acks are not through: the next run finishes them"
+        );
+    } else {
+        tracing::info!(cut, unacked, due_left, "{why}");
+    }
+}

@@ -1,0 +1,146 @@
+//! The program as a value: everything that a configuration asks for, put together, and its run.
+//!
+//! Owns the wiring of seam, channels, templates, telemetry and engine. It must not know the command
+//! line or where the configuration came from, so that a test or the demo runs the very same thing.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context;
+use prometheus_client::registry::Registry;
+
+use crate::channel::Channel;
+use crate::channel::email::{self, EmailChannel};
+use crate::channel::push::{self, PushChannel};
+use crate::clock::SystemClock;
+use crate::config::{self, Config};
+use crate::engine::{Engine, LaneSettings, Mode, Parts, Report, Settings};
+use crate::outbox::HttpSeam;
+use crate::render::Library;
+use crate::telemetry::admin::Admin;
+use crate::telemetry::events::Events;
+use crate::telemetry::metrics::Metrics;
+
+/// A worker, ready to run.
+pub struct Worker {
+    engine: Arc<Engine>,
+    library: Arc<Library>,
+    admin: Option<(Admin, Registry)>,
+}
+
+impl Worker {
+    /// Puts a worker together and binds the admin address; nothing is asked of the seam or a provider
+    /// yet.
+    ///
+    /// # Errors
+    /// The admin address is taken, or the HTTP clients cannot be built.
+    pub async fn new(config: Config, library: Library) -> anyhow::Result<Worker> {
+        let library = Arc::new(library);
+        let seam = HttpSeam::new(config.outbox).context("the client for the seam cannot be built")?;
+        let channels = channels(config.email, config.push, &config.engine)?;
+        let metrics = Metrics::new(channels.iter().map(|(channel, _)| channel.name()));
+        let admin = match config.admin_addr {
+            Some(address) => {
+                let mut registry = Registry::default();
+                metrics.register(&mut registry);
+                Some((Admin::bind(address).await?, registry))
+            }
+            None => None,
+        };
+        let engine = Engine::new(Parts {
+            seam: Arc::new(seam),
+            channels,
+            library: library.clone(),
+            clock: Arc::new(SystemClock),
+            events: Events::new(metrics),
+            settings: settings(&config.engine),
+        });
+        Ok(Worker { engine, library, admin })
+    }
+
+    /// Where the admin server listens, if there is one.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|(admin, _)| admin.address())
+    }
+
+    /// A handle for whoever reloads while the worker runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader { engine: self.engine.clone(), library: self.library.clone() }
+    }
+
+    /// The state, for whoever shows it while the worker runs.
+    pub fn engine(&self) -> Arc<Engine> {
+        self.engine.clone()
+    }
+
+    /// Runs until `stop`, or in [`Mode::Drain`] until there is nothing left to do; `abort` cuts short
+    /// what is still being finished then.
+    pub async fn run(
+        self,
+        mode: Mode,
+        stop: impl Future<Output = ()>,
+        abort: impl Future<Output = ()>,
+    ) -> Report {
+        let serving = self.admin.map(|(admin, registry)| {
+            tokio::spawn(admin.serve(registry, self.engine.clone(), std::future::pending()))
+        });
+        let report = self.engine.run(mode, stop, abort).await;
+        if let Some(serving) = serving {
+            serving.abort();
+        }
+        report
+    }
+}
+
+type Lanes = Vec<(Arc<dyn Channel>, LaneSettings)>;
+
+fn channels(
+    email: Option<email::Settings>,
+    push: Option<push::Settings>,
+    workers: &config::Engine,
+) -> anyhow::Result<Lanes> {
+    let mut channels: Lanes = Vec::new();
+    if let Some(settings) = email {
+        let channel = EmailChannel::new(settings).context("the client for Resend cannot be built")?;
+        channels.push((Arc::new(channel), lane(workers.email_workers)));
+    }
+    if let Some(settings) = push {
+        let channel = PushChannel::new(settings).context("the client for push cannot be built")?;
+        channels.push((Arc::new(channel), lane(workers.push_workers)));
+    }
+    Ok(channels)
+}
+
+fn settings(engine: &config::Engine) -> Settings {
+    Settings {
+        page_limit: engine.page_limit,
+        poll_interval: engine.poll_interval,
+        max_attempts: engine.max_attempts,
+        retry_base: engine.retry_base,
+        retry_max: engine.retry_max,
+        shutdown_grace: engine.shutdown_grace,
+    }
+}
+
+fn lane(workers: usize) -> LaneSettings {
+    LaneSettings { workers, seed: fastrand::u64(..) }
+}
+
+/// Takes in what was changed while the worker runs.
+#[derive(Clone)]
+pub struct Reloader {
+    engine: Arc<Engine>,
+    library: Arc<Library>,
+}
+
+impl Reloader {
+    /// Loads the templates again, all or nothing, and lets each closed gate probe at once.
+    pub fn reload(&self) {
+        match self.library.reload() {
+            Ok(()) => tracing::info!("templates loaded again, closed gates probe at once"),
+            Err(errors) => tracing::error!("templates not loaded again, the old ones stay: {errors}"),
+        }
+        self.engine.probe_gates();
+    }
+}
