@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules that it may name.
-const MAY_KNOW: [(&str, &[&str]); 12] = [
+const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("outcome", &[]),
     ("clock", &[]),
     ("envelope", &["outcome"]),
@@ -18,21 +18,10 @@ const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("engine", &["channel", "clock", "envelope", "http", "outbox", "outcome", "render", "telemetry"]),
     ("config", &["channel", "http", "outbox", "telemetry"]),
     ("sandbox", &["clock", "envelope", "http", "outcome"]),
+    ("worker", &["channel", "clock", "config", "engine", "outbox", "render", "telemetry"]),
     (
         "cli",
-        &[
-            "channel",
-            "clock",
-            "config",
-            "engine",
-            "envelope",
-            "http",
-            "outbox",
-            "outcome",
-            "render",
-            "sandbox",
-            "telemetry",
-        ],
+        &["channel", "config", "engine", "envelope", "outcome", "render", "sandbox", "telemetry", "worker"],
     ),
 ];
 

@@ -50,6 +50,35 @@ fn a_missing_variable_is_named_and_ends_with_78() {
 }
 
 #[test]
+fn the_worker_does_not_start_with_a_wrong_configuration_and_tells_all_of_it() {
+    for command in ["run", "drain"] {
+        let output = run(&[command], &[("OUTBOX_BASE_URL", "nowhere"), ("RESEND_API_KEY", "re_marker")]);
+        assert_eq!(output.status.code(), Some(78), "{command}");
+        for name in ["OUTBOX_BASE_URL", "INTERNAL_OUTBOX_TOKEN", "APP_ORIGIN", "MAIL_FROM"] {
+            assert!(stderr(&output).contains(&format!("\n  {name} ")), "{name}: {}", stderr(&output));
+        }
+        assert!(!stderr(&output).contains("re_marker"));
+    }
+}
+
+#[test]
+fn two_workers_on_one_machine_do_not_start_beside_each_other() {
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let env = [
+        ("OUTBOX_BASE_URL", "http://127.0.0.1:9"),
+        ("INTERNAL_OUTBOX_TOKEN", "t0ken"),
+        ("APP_ORIGIN", "https://app.example.com"),
+        ("RESEND_API_KEY", "re_secret"),
+        ("MAIL_FROM", "week@mail.example.com"),
+        ("DELIVERY_ADMIN_ADDR", address.as_str()),
+    ];
+    let output = run(&["run"], &env);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("DELIVERY_ADMIN_ADDR"), "{}", stderr(&output));
+}
+
+#[test]
 fn broken_templates_are_bad_configuration_and_every_one_is_named() {
     let folder = tempfile::tempdir().unwrap();
     for template in ["a.v1", "b.v1"] {
