@@ -144,3 +144,40 @@ impl Reloader {
         self.engine.probe_gates();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Environment;
+    use crate::render::Links;
+    use crate::sandbox::{Options, Sandbox, examples};
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    async fn worker(sandbox: &Sandbox, more: &[(&'static str, &str)]) -> Worker {
+        let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        let env: Environment = sandbox.worker_env().into_iter().chain(more).collect();
+        let (config, _) = Config::read(&env).unwrap();
+        let links = Links::new(&config.rendering.app_origin, &config.rendering.unsubscribe_path).unwrap();
+        Worker::new(config, Library::load(None, links).unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_found_expired_between_two_polls_is_acked_at_once() {
+        let sandbox = Sandbox::start(Options::default()).await.unwrap();
+        sandbox.seam.list_expired(true);
+        sandbox.seam.enqueue(examples::digest("first", "ann@example.com"));
+        let expired = examples::digest("late", "bob@example.com").set("/expires_at", "2020-01-01T00:00:00Z");
+        sandbox.seam.enqueue(expired);
+        let settings =
+            [("DELIVERY_POLL_INTERVAL", "1h"), ("DELIVERY_ADMIN_ADDR", "off"), ("RESEND_MAX_RPS", "1")];
+        let worker = worker(&sandbox, &settings).await;
+        let acked = sandbox.journal.wait_until(|log| log.acks().any(|ack| ack.id == "late"));
+        tokio::select! {
+            acked = tokio::time::timeout(SOON, acked) => drop(acked.expect("no ack before the next poll")),
+            _ = worker.run(Mode::Daemon, std::future::pending(), std::future::pending()) => {}
+        }
+    }
+}
