@@ -130,7 +130,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Run => return run::run(Mode::Daemon),
         Command::Drain => return run::run(Mode::Drain),
-        Command::Demo(args) => return demo::run(&args, out),
+        Command::Demo(args) => return demo::run(&args, |name| std::env::var(name).ok(), out),
         Command::Render(args) => {
             render::run(&args, &library(config::rendering(&Environment::of_process())?)?, out)?
         }

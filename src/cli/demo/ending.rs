@@ -159,15 +159,15 @@ impl Role {
         let acks = usize::from(matches!(how, How::Acked(_)));
         let said = ending.detail.as_deref().unwrap_or_default();
         if ending.how != how {
-            Some(format!("should have ended as {how}, is {}", ending.how))
+            Some(format!("should be {how}, is {}", ending.how))
         } else if ending.attempts != attempts {
-            Some(format!("should have taken {attempts} attempts, took {}", ending.attempts))
+            Some(format!("attempts: {} instead of {attempts}", ending.attempts))
         } else if ending.messages != messages {
-            Some(format!("should have become {messages} messages, became {}", ending.messages))
+            Some(format!("messages: {} instead of {messages}", ending.messages))
         } else if ending.acks != acks {
-            Some(format!("should have been acked {acks} times, was acked {}", ending.acks))
+            Some(format!("acks: {} instead of {acks}", ending.acks))
         } else if !said.contains(detail) {
-            Some(format!("its detail should name `{detail}`"))
+            Some(format!("its ack should name {detail}, says: {said}"))
         } else if ending.early {
             Some("was sent before its not_before".to_owned())
         } else if ending.consent_ended != self.bounces() {

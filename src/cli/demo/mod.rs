@@ -32,7 +32,10 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-/// Shows the whole thing at work: an outbox, Resend and a push service of its own, and the worker.
+/// Shows the whole thing at work: an outbox, Resend and a push service of its own, and the worker
+///
+/// Needs no configuration, and heeds none but RUST_LOG and DELIVERY_LOG_FORMAT: RUST_LOG=info shows the
+/// worker's own log lines too.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
     /// End after the table; the exit code is 0 only if each envelope ended as it should
@@ -62,15 +65,19 @@ const QUICK: [(&str, &str); 5] = [
     ("DELIVERY_ADMIN_ADDR", "127.0.0.1:0"),
 ];
 
-/// Plays the demo and shows it on `out`.
+/// Plays the demo and shows it on `out`; `env` looks up a variable.
 ///
 /// # Errors
 /// Something that it needs cannot be had: a port, a thread, the directory of the mails, an output.
-pub fn run(args: &DemoArgs, out: &mut impl Write) -> Result<Exit, Failure> {
+pub fn run(
+    args: &DemoArgs,
+    env: impl Fn(&str) -> Option<String>,
+    out: &mut impl Write,
+) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("the threads cannot be started")?.block_on(async {
         let demo = Demo::prepare(Mails::open(args.out.clone())?).await?;
-        let config = demo.config()?;
+        let config = demo.config(env)?;
         logs::start(&config.logs).map_err(anyhow::Error::from)?;
         let signals = Signals::listen().context("signals cannot be received")?;
         demo.play(config, args.once, out, signals.next()).await
@@ -91,6 +98,7 @@ struct Demo {
     cast: Vec<Role>,
     mails: Mails,
     patience: Duration,
+    pause: Duration,
 }
 
 impl Demo {
@@ -102,13 +110,13 @@ impl Demo {
         for role in &cast {
             sandbox.seam.enqueue(role.envelope());
         }
-        Ok(Demo { sandbox, cast, mails, patience: PATIENCE })
+        Ok(Demo { sandbox, cast, mails, patience: PATIENCE, pause: PAUSE })
     }
 
     /// The worker's configuration: nothing of it is the process's own, but for how it logs.
-    fn config(&self) -> Result<Config, Failure> {
+    fn config(&self, env: impl Fn(&str) -> Option<String>) -> Result<Config, Failure> {
         let own = |name: &'static str, default: &str| {
-            let set = std::env::var(name).ok().filter(|value| !value.is_empty());
+            let set = env(name).filter(|value| !value.is_empty());
             (name, set.unwrap_or_else(|| default.to_owned()))
         };
         let logging = [own("RUST_LOG", "off"), own("DELIVERY_LOG_FORMAT", "text")];
@@ -240,7 +248,7 @@ impl Demo {
     async fn go_on(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let browser = self.sandbox.push.subscribe().context("the browser's keys cannot be made")?;
         for number in 1.. {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(self.pause).await;
             self.one_more(&format!("fresh-{number}"), (number % 2 == 0).then_some(&browser), out).await?;
         }
         Ok(())

@@ -12,6 +12,7 @@ use anyhow::Context;
 use super::OUTPUT;
 use super::cast::Role;
 use super::ending::{Ending, How};
+use crate::outcome::AckStatus;
 use crate::sandbox::journal::Log;
 
 /// One envelope in the table.
@@ -46,6 +47,7 @@ pub(super) fn ended(out: &mut impl Write, id: &str, how: How, lines: &[String]) 
 /// Every envelope, with what was done to it and how it ended.
 pub(super) fn table(out: &mut impl Write, rows: &[Row<'_>]) -> anyhow::Result<()> {
     let columns = ["envelope", "channel", "template", "should be", "is", "attempts"];
+    writeln!(out).context(OUTPUT)?;
     line(out, columns.map(str::to_owned)).context(OUTPUT)?;
     for Row { role, ending, objection } in rows {
         let envelope = role.envelope();
@@ -61,7 +63,8 @@ pub(super) fn table(out: &mut impl Write, rows: &[Row<'_>]) -> anyhow::Result<()
         ];
         line(out, columns).context(OUTPUT)?;
         writeln!(out, "    done to it: {}", role.story).context(OUTPUT)?;
-        if let Some(detail) = &ending.detail {
+        let is_worth_telling = ending.how != How::Acked(AckStatus::Delivered);
+        if let Some(detail) = ending.detail.as_ref().filter(|_| is_worth_telling) {
             writeln!(out, "    told the app: {detail}").context(OUTPUT)?;
         }
         if let Some(objection) = objection {
@@ -79,34 +82,42 @@ fn line(
 }
 
 /// The numbers.
-pub(super) fn summary(
-    out: &mut impl Write,
-    log: &Log,
-    rows: &[Row<'_>],
-    directory: &Path,
-) -> anyhow::Result<()> {
+pub(super) fn summary(out: &mut impl Write, log: &Log, rows: &[Row<'_>], mails: &Path) -> anyhow::Result<()> {
+    let mut ways: Vec<(How, usize)> = Vec::new();
+    for how in rows.iter().map(|row| row.ending.how) {
+        match ways.iter_mut().find(|(way, _)| *way == how) {
+            Some((_, count)) => *count += 1,
+            None => ways.push((how, 1)),
+        }
+    }
+    let ways: Vec<String> = ways.iter().map(|(how, count)| format!("{count} {how}")).collect();
     let attempts: usize = rows.iter().map(|row| row.ending.attempts).sum();
-    let acks = log.acks().count();
-    let pages = log.pages();
     writeln!(
         out,
-        "\n{} requests to the providers: {} mails in the inbox, {} notifications. {pages} pages, {acks} acks.\n\
-         The mails, as HTML and text: {}",
-        attempts,
+        "\n{} envelopes: {}.\n{attempts} attempts made {} mails and {} notifications; {} pages and {} acks at the \
+         seam.\nThe mails, as HTML and as text: {}",
+        rows.len(),
+        ways.join(", "),
         log.mails().count(),
         log.pushes().count(),
-        directory.display()
+        log.pages(),
+        log.acks().count(),
+        mails.display()
     )
     .context(OUTPUT)
 }
 
+/// Stands before what differs.
+pub(super) const NOT_AS_IT_SHOULD_BE: &str = "Not as it should be:";
+
 /// Whether all is well, and if not, what differs.
 pub(super) fn verdict(out: &mut impl Write, wrong: &[String]) -> anyhow::Result<()> {
     if wrong.is_empty() {
-        return writeln!(out, "Each envelope ended as it should, and the stand-ins refused nothing else.")
-            .context(OUTPUT);
+        let good =
+            "Each envelope ended as it should, and the stand-ins found nothing wrong with any request.";
+        return writeln!(out, "{good}").context(OUTPUT);
     }
-    writeln!(out, "\nNot as it should be:").context(OUTPUT)?;
+    writeln!(out, "\n{NOT_AS_IT_SHOULD_BE}").context(OUTPUT)?;
     wrong.iter().try_for_each(|what| writeln!(out, "  {what}")).context(OUTPUT)
 }
 
