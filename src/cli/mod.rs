@@ -172,10 +172,6 @@ mod tests {
 
     use super::*;
 
-    fn ends(arguments: &[&str]) -> u8 {
-        main(["delivery-worker"].iter().chain(arguments).map(OsString::from)).code()
-    }
-
     #[test]
     fn the_tree_of_commands_is_valid() {
         Cli::command().debug_assert();
@@ -193,15 +189,5 @@ mod tests {
             panic!("it began");
         };
         assert!(problems.iter().any(|problem| problem.contains("OUTBOX_BASE_URL")), "{problems:?}");
-    }
-
-    #[test]
-    fn what_is_asked_for_ends_clean_and_a_wrong_command_line_is_bad_configuration() {
-        for asked in [vec!["--version"], vec!["--help"], vec!["vapid", "--help"], vec!["vapid", "generate"]] {
-            assert_eq!(ends(&asked), 0, "{asked:?}");
-        }
-        for wrong in [vec![], vec!["fly"], vec!["--fly"], vec!["render"]] {
-            assert_eq!(ends(&wrong), 78, "{wrong:?}");
-        }
     }
 }

@@ -36,14 +36,14 @@ pub struct Admin {
 /// The address cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the admin server cannot listen on {address} ({source}): is another worker running here? \
+    "the admin server cannot listen on {address} ({why}): is another worker running here? \
      DELIVERY_ADMIN_ADDR sets another address, or off"
 )]
 pub struct BindError {
     /// What was asked for.
     pub address: SocketAddr,
     /// What the system says.
-    pub source: io::Error,
+    pub why: io::Error,
 }
 
 impl Admin {
@@ -56,7 +56,7 @@ impl Admin {
             let address = listener.local_addr()?;
             Ok(Admin { listener, address })
         });
-        bound.map_err(|source| BindError { address, source })
+        bound.map_err(|why| BindError { address, why })
     }
 
     /// Where it listens.

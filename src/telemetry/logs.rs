@@ -3,6 +3,7 @@
 //! Owns format, filter and stream. Logs go to stderr: stdout belongs to what a command makes. It must not
 //! know what is logged.
 
+use std::any::Any;
 use std::fmt::{self, Display};
 use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
@@ -114,12 +115,14 @@ fn may_be_shown(metadata: &Metadata<'_>) -> bool {
     ours || *metadata.level() <= LevelFilter::WARN
 }
 
-/// A panic's message may quote data; a literal one cannot.
 fn log_panic(info: &PanicHookInfo<'_>) {
-    let message =
-        info.payload().downcast_ref::<&'static str>().copied().unwrap_or("(not shown: may hold data)");
     let at = info.location().map(ToString::to_string);
-    tracing::error!(at, "panic: {message}");
+    tracing::error!(at, "panic: {}", message(info.payload()));
+}
+
+/// What may be shown of a panic: a literal message. One that was put together may quote data.
+fn message(payload: &dyn Any) -> &'static str {
+    payload.downcast_ref::<&'static str>().copied().unwrap_or("(not shown: its message may hold data)")
 }
 
 /// Longer words than this come from nowhere good.
@@ -206,6 +209,14 @@ pub(super) mod tests {
             assert!(Filter::parse(good).is_ok(), "{good}");
         }
         assert!(Filter::parse("delivery_worker=loud").is_err());
+    }
+
+    #[test]
+    fn a_panics_message_is_shown_only_where_it_cannot_hold_data() {
+        let payload = |work: fn()| std::panic::catch_unwind(work).unwrap_err();
+        assert_eq!(message(&*payload(|| panic!("a table is empty"))), "a table is empty");
+        let quoting = payload(|| panic!("no {}", String::from("marker@example.test")));
+        assert!(!message(&*quoting).contains("marker"));
     }
 
     #[test]

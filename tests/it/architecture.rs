@@ -1,0 +1,123 @@
+//! Who may know whom. A module that names another one that is not listed here fails the test: the order of
+//! dependence is a decision, and ARCHITECTURE.md tells it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each module, and the modules that it may name.
+const MAY_KNOW: [(&str, &[&str]); 13] = [
+    ("outcome", &[]),
+    ("clock", &[]),
+    ("envelope", &["outcome"]),
+    ("http", &["outcome"]),
+    ("outbox", &["envelope", "http", "outcome"]),
+    ("render", &["envelope", "outcome"]),
+    ("channel", &["envelope", "http", "outcome", "render"]),
+    ("telemetry", &["channel", "envelope", "http", "outbox", "outcome"]),
+    ("engine", &["channel", "clock", "envelope", "http", "outbox", "outcome", "render", "telemetry"]),
+    ("config", &["channel", "http", "outbox", "telemetry"]),
+    ("sandbox", &["clock", "envelope", "http", "outcome"]),
+    ("worker", &["channel", "clock", "config", "engine", "outbox", "render", "telemetry"]),
+    (
+        "cli",
+        &["channel", "config", "engine", "envelope", "outcome", "render", "sandbox", "telemetry", "worker"],
+    ),
+];
+
+fn files(path: &Path, found: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            files(&entry.unwrap().path(), found);
+        }
+    } else if path.extension().is_some_and(|extension| extension == "rs") {
+        found.push(path.to_owned());
+    }
+}
+
+/// The modules of this crate that the text names.
+fn named(text: &str) -> BTreeSet<&str> {
+    text.split("crate::")
+        .skip(1)
+        .filter_map(|rest| {
+            rest.split(|c: char| !c.is_ascii_lowercase()).next().filter(|name| !name.is_empty())
+        })
+        .collect()
+}
+
+#[test]
+fn no_module_knows_one_that_it_must_not() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut all = Vec::new();
+    files(&source, &mut all);
+    for file in all {
+        let inside = file.strip_prefix(&source).unwrap();
+        let module = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        if ["main", "lib"].contains(&module) {
+            continue;
+        }
+        let (_, may_know) = MAY_KNOW
+            .iter()
+            .find(|(name, _)| *name == module)
+            .unwrap_or_else(|| panic!("{module} has no place in the order of dependence yet"));
+        for name in named(&fs::read_to_string(&file).unwrap()) {
+            assert!(name == module || may_know.contains(&name), "{} must not know {name}", inside.display());
+        }
+    }
+}
+
+/// What decides does no I/O: these files are handed the time and the dice.
+const PURE: [&str; 10] = [
+    "outcome/mod.rs",
+    "engine/acks.rs",
+    "engine/gate.rs",
+    "engine/gates.rs",
+    "engine/history.rs",
+    "engine/leases.rs",
+    "engine/retry.rs",
+    "engine/window.rs",
+    "channel/email/classify.rs",
+    "channel/push/classify.rs",
+];
+
+/// The lines of a source file that are code of the product.
+fn code(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+    product.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn what_decides_does_no_io_and_reads_no_clock() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let effects =
+        ["tokio", "async ", "Instant::now", "Utc::now", "fastrand", "reqwest::Client", "std::fs", "std::env"];
+    for file in PURE {
+        let code = code(&source.join(file));
+        for effect in effects {
+            assert!(!code.contains(effect), "{file} holds {effect}");
+        }
+    }
+}
+
+#[test]
+fn the_engine_knows_no_channel_by_name() {
+    let mut all = Vec::new();
+    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine"), &mut all);
+    assert!(!all.is_empty());
+    for file in all {
+        let code = code(&file);
+        for channel in ["channel::email", "channel::push", "EmailChannel", "PushChannel"] {
+            assert!(!code.contains(channel), "{} names {channel}", file.display());
+        }
+    }
+}
+
+#[test]
+fn the_unmaintained_crate_computes_the_schedule_and_nothing_else() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut all = Vec::new();
+    files(&source, &mut all);
+    all.retain(|file| code(file).contains("use backoff::"));
+    assert_eq!(all, [source.join("engine/retry.rs")]);
+}

@@ -1,0 +1,8 @@
+//! What the worker promises as a whole: the program as it is run, and the order of the code.
+//!
+//! One binary for all of it, so that it links once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod architecture;
+mod cli;
