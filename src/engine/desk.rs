@@ -269,21 +269,26 @@ impl Desk {
         let Some(history) = self.leases.history_mut(claim.key) else { return };
         let verdict = self.policy.judge(history, &attempt, circumstances);
         let number = history.tries;
-        self.events.attempt(&AttemptEvent {
-            id: &who.id,
-            channel: &self.channel,
-            template: &claim.delivery.envelope.template,
-            gate: &route.gate,
-            number,
-            outcome: &attempt.outcome,
-            cause: attempt.cause,
-            detail: &attempt.detail,
-            took: now.mono.saturating_duration_since(claim.began.mono),
-            next_in: match &verdict {
-                Verdict::Again(wait) => Some(*wait),
-                Verdict::Settle(..) => None,
-            },
-        });
+        if attempt.is_refusal() {
+            let refusal = Refusal::new(attempt.cause, attempt.detail.clone());
+            self.events.refused(&who.id, &self.channel, &refusal);
+        } else {
+            self.events.attempt(&AttemptEvent {
+                id: &who.id,
+                channel: &self.channel,
+                template: &claim.delivery.envelope.template,
+                gate: &route.gate,
+                number,
+                outcome: &attempt.outcome,
+                cause: attempt.cause,
+                detail: &attempt.detail,
+                took: now.mono.saturating_duration_since(claim.began.mono),
+                next_in: match &verdict {
+                    Verdict::Again(wait) => Some(*wait),
+                    Verdict::Settle(..) => None,
+                },
+            });
+        }
         match change {
             Some(Change::Closed { cause, probe_in }) => {
                 self.events.gate_closed(&route.gate, cause, &attempt.detail, probe_in);
