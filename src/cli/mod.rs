@@ -38,6 +38,10 @@ enum Command {
     /// Deliver what is pending, then end
     Drain,
     /// Show the whole thing at work on this machine, without any configuration
+    ///
+    /// An outbox, Resend and a push service, all of them stand-ins, and the worker between them. Nothing
+    /// is read from the environment but RUST_LOG and DELIVERY_LOG_FORMAT: RUST_LOG=info shows the worker's
+    /// own log too.
     Demo(demo::DemoArgs),
     /// Show what one envelope becomes, without sending anything
     Render(render::RenderArgs),

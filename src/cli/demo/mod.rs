@@ -33,9 +33,6 @@ mod show;
 mod tests;
 
 /// Shows the whole thing at work: an outbox, Resend and a push service of its own, and the worker
-///
-/// Needs no configuration, and heeds none but RUST_LOG and DELIVERY_LOG_FORMAT: RUST_LOG=info shows the
-/// worker's own log lines too.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
     /// End after the table; the exit code is 0 only if each envelope ended as it should
@@ -231,7 +228,8 @@ impl Demo {
             .filter_map(|row| row.objection.as_ref().map(|why| format!("{}: {why}", row.role.id)))
             .collect();
         wrong.extend(evidence.refusals(&self.cast).map(|refused| {
-            let about = refused.target.as_deref().unwrap_or("a request");
+            let role = self.cast.iter().find(|role| refused.target.as_ref() == Some(&role.target));
+            let about = role.map_or("a request", |role| role.id);
             format!("{about}: refused by a stand-in with {}: {}", refused.status, refused.why)
         }));
         match cut {

@@ -12,7 +12,6 @@ use anyhow::Context;
 use super::OUTPUT;
 use super::cast::Role;
 use super::ending::{Ending, How};
-use crate::outcome::AckStatus;
 use crate::sandbox::journal::Log;
 
 /// One envelope in the table.
@@ -63,8 +62,7 @@ pub(super) fn table(out: &mut impl Write, rows: &[Row<'_>]) -> anyhow::Result<()
         ];
         line(out, columns).context(OUTPUT)?;
         writeln!(out, "    done to it: {}", role.story).context(OUTPUT)?;
-        let is_worth_telling = ending.how != How::Acked(AckStatus::Delivered);
-        if let Some(detail) = ending.detail.as_ref().filter(|_| is_worth_telling) {
+        if let Some(detail) = &ending.detail {
             writeln!(out, "    told the app: {detail}").context(OUTPUT)?;
         }
         if let Some(objection) = objection {

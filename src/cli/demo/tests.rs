@@ -64,15 +64,16 @@ async fn an_envelope_that_ends_otherwise_makes_the_demo_fail_and_is_named() {
 async fn one_attempt_too_many_and_a_refusal_by_a_stand_in_are_named() {
     let (demo, _directory) = prepared().await;
     demo.sandbox.resend.faults().add(Fault::cut().on("mail-nudge"));
-    let client = crate::http::client_builder().tls_certs_only([]).build().unwrap();
-    let wrong_key = client.post(format!("{}/emails", demo.sandbox.resend.server().url()));
-    assert_eq!(wrong_key.send().await.unwrap().status(), 401);
+    let nudged = demo.cast.iter().find(|role| role.id == "push-nudge").unwrap();
+    demo.sandbox.push.unsubscribe(&nudged.target);
     let (exit, shown) = played(&demo).await;
     assert_eq!(exit, Exit::Failed, "{shown}");
-    let wrong = wrong(&shown);
-    assert_eq!(wrong.len(), 2, "{wrong:?}");
-    assert_eq!(wrong[0], "mail-nudge: attempts: 2 instead of 1");
-    assert!(wrong[1].starts_with("a request: refused by a stand-in with 401"), "{wrong:?}");
+    let expected = [
+        "mail-nudge: attempts: 2 instead of 1",
+        "push-nudge: should be delivered, is bounced",
+        "push-nudge: refused by a stand-in with 410: the subscription has ended",
+    ];
+    assert_eq!(wrong(&shown), expected);
 }
 
 #[tokio::test]
