@@ -33,6 +33,7 @@ mod show;
 mod tests;
 
 /// Shows the whole thing at work: an outbox, Resend and a push service of its own, and the worker
+/// How the demo is played.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
     /// End after the table; the exit code is 0 only if each envelope ended as it should
@@ -263,7 +264,9 @@ impl Demo {
             None => (examples::digest(id, "mara@example.com"), id),
         };
         self.sandbox.seam.enqueue(example);
-        let log = self.sandbox.journal.wait_until(|log| log.acks().any(|ack| ack.id == id)).await;
+        let acked = self.sandbox.journal.wait_until(|log| log.acks().any(|ack| ack.id == id));
+        let acked = tokio::time::timeout(self.patience, acked).await;
+        let log = acked.with_context(|| format!("{id} has not ended within {:?}", self.patience))?;
         let status = log.acks().find(|ack| ack.id == id).map(|ack| ack.posted);
         let lines = self.message(&log, target)?;
         show::ended(out, id, status.map_or(How::Pending, How::Acked), &lines)
