@@ -13,7 +13,7 @@ help: ## Say what can be made.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: ## Show the whole thing: an outbox, the worker, and the inbox that fills.
-	$(CARGO) run --locked -- demo
+	$(CARGO) run --locked -- demo --once
 
 build: ## Build the release binary, target/release/delivery-worker.
 	$(CARGO) build --locked --release
