@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use serde_json::json;
 
+use crate::channel::push::message::{plaintext, topic};
 use crate::envelope::{self, Envelope, Reading};
 use crate::outcome::Refusal;
 use crate::render::Library;
@@ -112,11 +113,8 @@ fn notification(envelope: &Envelope, library: &Library, format: Format) -> anyho
         bail!("a push message has no such part: the format of push is json");
     }
     let notification = library.current().notification(envelope).map_err(explain)?;
-    pretty(&json!({
-        "title": notification.title,
-        "body": notification.body,
-        "url": notification.url.as_str(),
-    }))
+    let payload = plaintext(&notification, &topic(&envelope.id)).map_err(explain)?;
+    pretty(&serde_json::from_slice(&payload).context("reading the notification back")?)
 }
 
 fn explain(refusal: Refusal) -> anyhow::Error {
@@ -170,6 +168,7 @@ mod tests {
         let push: Value =
             serde_json::from_str(&render(&envelope, Some(Medium::Push), None).unwrap()).unwrap();
         assert_eq!(push["url"], "https://app.test/player/practice-rooms?t=308");
+        assert_eq!(push["tag"].as_str().map(str::len), Some(32), "what is sent, whole");
         let error = render(&envelope, Some(Medium::Push), Some(Format::Html)).unwrap_err();
         assert!(error.to_string().contains("the format of push is json"));
     }
