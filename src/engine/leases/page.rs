@@ -124,16 +124,17 @@ impl Leases {
         gone.into_iter().filter_map(|key| self.remove(key)).map(|lease| lease.envelope.id.clone()).collect()
     }
 
-    /// The page is the head of the seam's order: what it lists stands as it lists it, in front of what it
-    /// does not answer for. Mostly that is so already; a transaction that the app commits late comes in
-    /// front of envelopes that are held. The places themselves stay and are dealt out anew.
+    /// The page is the head of the seam's order: what it lists stands as it lists it, behind what it has
+    /// left out and in front of what it does not answer for. Mostly that is so already; a transaction that
+    /// the app commits late comes in front of envelopes that are held. The places stay and are dealt out
+    /// anew.
     fn follow_order(&mut self, listed: Vec<Key>, horizon: u64) {
-        let beyond = |lease: &Lease| lease.page != self.pages && lease.order >= horizon;
-        let mut behind: Vec<(u64, Key)> =
-            self.iter().filter(|(_, lease)| beyond(lease)).map(|(key, lease)| (lease.order, key)).collect();
-        behind.sort_unstable();
-        let mut order = listed;
-        order.extend(behind.into_iter().map(|(_, key)| key));
+        let unlisted = self.iter().filter(|(_, lease)| lease.page != self.pages);
+        let mut unlisted: Vec<(u64, Key)> = unlisted.map(|(key, lease)| (lease.order, key)).collect();
+        unlisted.sort_unstable();
+        let behind = unlisted.split_off(unlisted.partition_point(|(order, _)| *order < horizon));
+        let keys = |leases: Vec<(u64, Key)>| leases.into_iter().map(|(_, key)| key);
+        let order: Vec<Key> = keys(unlisted).chain(listed).chain(keys(behind)).collect();
         let mut places: Vec<u64> = order.iter().filter_map(|key| self.get(*key)).map(|l| l.order).collect();
         if places.is_sorted() {
             return;

@@ -33,7 +33,7 @@ fn state(hold: &Hold) -> State {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn two_workers_never_hold_one_id(ops in ops(SeamOrder::Any)) {
