@@ -172,7 +172,9 @@ fn the_memory_holds_a_hundred_thousand_and_forgets_the_oldest() {
     let now = Instant::now();
     let mut acks = acks();
     for n in 0..=REMEMBERED {
-        settled(&mut acks, &n.to_string(), now);
+        let id = id(&n.to_string());
+        acks.push(id.clone(), decision(now), now);
+        acks.settle(&id, now);
     }
     assert_eq!(acks.settled.len(), REMEMBERED);
     assert_eq!(acks.recall(&id("0"), now, now), Memory::Unknown);
@@ -203,6 +205,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
     #[test]
     fn no_ack_is_lost_nor_posted_twice_at_once(steps in proptest::collection::vec(step(), 1..80)) {
         let mut now = Instant::now();

@@ -358,15 +358,12 @@ proptest! {
     }
 
     #[test]
-    fn attempts_that_cost_are_bounded(attempts in proptest::collection::vec(trouble(), 100)) {
+    fn attempts_that_cost_are_bounded(attempts in proptest::collection::vec(trouble(), 8)) {
         let mut history = History::default();
         for (index, attempt) in attempts.into_iter().enumerate() {
             let costly = Attempt { cause: Cause::ServerError, ..attempt };
             let verdict = judge(&mut history, &costly, facts(start()));
             prop_assert_eq!(is_again(&verdict), index < 7, "attempt {}", index + 1);
-            if index == 7 {
-                return Ok(());
-            }
         }
     }
 
