@@ -261,11 +261,13 @@ impl World {
 
     fn take(&mut self, gate: &GateId) {
         self.advance();
-        while let Some((_, key)) = self.table.oldest_ready(gate, self.now) {
-            if self.hand_out(key, true) {
-                return;
+        for _ in 0..=self.account.len() {
+            match self.table.oldest_ready(gate, self.now) {
+                Some((_, key)) if !self.hand_out(key, true) => {}
+                Some(_) | None => return,
             }
         }
+        panic!("what has stepped back is offered again");
     }
 
     fn probe(&mut self, gate: &GateId) {
