@@ -53,3 +53,38 @@ impl Clock for SystemClock {
         Now { mono: tokio::time::Instant::now().into_std(), wall: Utc::now() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn now() -> Now {
+        Now { mono: Instant::now(), wall: "2026-08-03T06:00:00Z".parse().unwrap() }
+    }
+
+    #[test]
+    fn an_instant_that_has_passed_is_now() {
+        let now = now();
+        assert_eq!(now.when(now.wall), now.mono);
+        assert_eq!(now.when(now.wall - TimeDelta::days(1)), now.mono);
+        assert_eq!(now.when(DateTime::<Utc>::MIN_UTC), now.mono);
+    }
+
+    #[test]
+    fn the_end_of_time_is_an_instant_too() {
+        let now = now();
+        assert!(now.when(DateTime::<Utc>::MAX_UTC) > now.mono);
+    }
+
+    proptest! {
+        #[test]
+        fn both_clocks_run_alike(millis in 0_u64..10_000_000_000) {
+            let now = now();
+            let later = now.after(Duration::from_millis(millis));
+            prop_assert_eq!(now.when(later.wall), later.mono);
+            prop_assert_eq!(later.mono - now.mono, Duration::from_millis(millis));
+        }
+    }
+}

@@ -14,6 +14,9 @@ use crate::envelope::EnvelopeId;
 use crate::outbox::Ack;
 use crate::outcome::{AckStatus, Cause};
 
+#[cfg(test)]
+mod tests;
+
 /// Settled envelopes that are remembered. The app lists an envelope again only for as long as its ack
 /// is not through, so this is days of traffic more than is needed.
 const REMEMBERED: usize = 100_000;

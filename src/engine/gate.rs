@@ -13,6 +13,9 @@ use crate::clock::{Moment, Now};
 use crate::envelope::EnvelopeId;
 use crate::outcome::{Cause, Detail, Outcome, Scope, Streak};
 
+#[cfg(test)]
+mod tests;
+
 /// Like troubles from this many different suspects, with no success between, are the provider's.
 const STREAK_LIMIT: usize = 3;
 /// Account and credential trouble is mended by people: the first look is soon, later ones are rare.
@@ -148,7 +151,8 @@ impl Gate {
         }
     }
 
-    /// A lane of several providers keeps its last worker for the others.
+    /// A lane of several providers keeps its last worker for the others. A closed gate need not ask: whoever
+    /// closed it has left a place for the probe.
     fn capacity(&self) -> usize {
         let share = match self.gating {
             Gating::ManyProviders if self.workers > 1 => self.workers - 1,
@@ -274,7 +278,7 @@ impl Gate {
         };
         let Some(run) = alike else { return 0 };
         let count = run.with(who, gating);
-        if count > run.suspects.len() {
+        if count > run.suspects.len() && count <= STREAK_LIMIT {
             run.suspects.push(who.clone());
         }
         count
@@ -307,7 +311,8 @@ impl Gate {
     fn close(&mut self, attempt: &Attempt, at: Moment) -> Change {
         let cause = attempt.cause;
         let since = at.now.mono;
-        let probe_in = probe_wait(cause, 1, &self.outage, at).max(asked(&attempt.outcome));
+        let held = self.held_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(since));
+        let probe_in = probe_wait(cause, 1, &self.outage, at).max(asked(&attempt.outcome)).max(held);
         self.closings += 1;
         self.ramp = None;
         self.closed = Some(Closed { cause, since, probes: 1, next_probe: since + probe_in, probing: false });

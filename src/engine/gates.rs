@@ -113,3 +113,110 @@ impl Gates {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::channel::{Attempt, Rate};
+    use crate::clock::Moment;
+    use crate::engine::gate::Suspect;
+    use crate::envelope::EnvelopeId;
+    use crate::outcome::{Cause, Detail, Outcome, Scope};
+
+    fn start() -> Now {
+        Now { mono: Instant::now(), wall: "2026-08-03T06:00:00Z".parse().unwrap() }
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn gates() -> Gates {
+        Gates::new(Gating::ManyProviders, 4, Schedule::new(seconds(2), seconds(900)))
+    }
+
+    fn id(n: usize) -> GateId {
+        GateId::new(&format!("https://push-{n}.test"), "other")
+    }
+
+    fn close(gates: &mut Gates, id: &GateId, now: Now) {
+        let gate = gates.get_mut(id, now);
+        let outcome = Outcome::Pause { scope: Scope::Provider, after: None };
+        let attempt = Attempt::answered(outcome, Cause::ApiKey, Detail::default());
+        let who = Suspect { id: EnvelopeId::new("e").unwrap(), destination: Destination::new("d") };
+        let ticket = gate.begin(now);
+        gate.end(ticket, &attempt, &who, Moment { now, random: 0.0 });
+    }
+
+    #[test]
+    fn a_gate_that_nobody_has_needed_yet_is_open() {
+        assert_eq!(gates().admits(&id(0), start()), Admission::Now);
+    }
+
+    #[test]
+    fn gates_are_made_for_their_lanes_rate() {
+        let rate = Gating::OneProvider(Rate::Fixed(NonZeroU32::new(2).unwrap()));
+        let mut gates = Gates::new(rate, 4, Schedule::new(seconds(2), seconds(900)));
+        let now = start();
+        let ticket = gates.get_mut(&id(0), now).begin(now);
+        assert_eq!(gates.admits(&id(0), now), Admission::At(now.mono + Duration::from_millis(500)));
+        gates.get_mut(&id(0), now).abandon(ticket);
+    }
+
+    #[test]
+    fn only_closed_gates_whose_time_has_come_are_probed() {
+        let (mut gates, now) = (gates(), start());
+        close(&mut gates, &id(1), now);
+        close(&mut gates, &id(2), now.after(seconds(10)));
+        gates.get_mut(&id(3), now);
+        assert!(gates.to_probe(now.after(seconds(29))).is_empty());
+        assert_eq!(gates.to_probe(now.after(seconds(30))), [id(1)]);
+        gates.probe_all(now.after(seconds(30)));
+        let mut due = gates.to_probe(now.after(seconds(30)));
+        due.sort();
+        assert_eq!(due, [id(1), id(2)]);
+    }
+
+    #[test]
+    fn a_destination_is_held_until_the_latest_instant_that_was_asked_for() {
+        let (mut gates, now) = (gates(), start());
+        let (ann, bob) = (Destination::new("ann"), Destination::new("bob"));
+        gates.hold(&ann, now.mono + seconds(60));
+        gates.hold(&ann, now.mono + seconds(5));
+        assert_eq!(gates.held_until(&ann, now), Some(now.mono + seconds(60)));
+        assert_eq!(gates.held_until(&ann, now.after(seconds(60))), None);
+        assert_eq!(gates.held_until(&bob, now), None, "the others go on");
+    }
+
+    #[test]
+    fn a_destination_that_was_never_tried_comes_first() {
+        let (mut gates, now) = (gates(), start());
+        let (ann, bob) = (Destination::new("ann"), Destination::new("bob"));
+        gates.tried(&ann, now);
+        assert!(gates.last_tried(&bob) < gates.last_tried(&ann));
+    }
+
+    #[test]
+    fn hostile_origins_and_destinations_are_forgotten() {
+        let (mut gates, now) = (gates(), start());
+        let destination = |n: usize| Destination::new(&format!("d-{n}"));
+        for n in 0..1_000 {
+            let later = now.after(Duration::from_millis(n as u64));
+            gates.get_mut(&id(n), later);
+            gates.tried(&destination(n), later);
+        }
+        gates.hold(&destination(1), now.mono + seconds(60));
+        let busy = gates.get_mut(&id(7), now).begin(now);
+        gates.tidy(now.after(seconds(2)), |gate| *gate == id(5), |d| *d == destination(5));
+        assert_eq!(gates.iter().count(), IDLE_KEPT + 2);
+        for kept in [id(5), id(7), id(999)] {
+            assert!(gates.get(&kept).is_some(), "needed, busy, or used of late");
+        }
+        assert!(gates.get(&id(6)).is_none());
+        assert_eq!(gates.destinations.len(), 2, "needed or held");
+        gates.get_mut(&id(7), now).abandon(busy);
+    }
+}

@@ -1,14 +1,14 @@
 //! The lease table: our in-process hold on each envelope, from its first listing to its ack.
 //!
-//! Owns who may be sent next within each record, who waits, and what a page means for what is held. A
-//! pure state machine: no I/O, no clock, no randomness; the caller passes [`Now`]. It must not know why
-//! an attempt ended as it did, what a gate is doing, or how an ack gets through.
+//! Owns who may be sent next within each record and who waits; what a page means for what is held is in
+//! `page`. A pure state machine: no I/O, no clock, no randomness; the caller passes [`Now`]. It must not
+//! know why an attempt ended as it did, what a gate is doing, or how an ack gets through.
 //!
 //! ```text
 //! Ready → Sending → Decided → released        Sending → Waiting → Ready
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,12 @@ use super::history::History;
 use crate::channel::{Destination, GateId, Route};
 use crate::clock::Now;
 use crate::envelope::{Envelope, EnvelopeId};
+
+mod page;
+#[cfg(test)]
+mod tests;
+
+pub use page::{Applied, Coverage, Listing};
 
 /// The table's own name of a lease; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,33 +72,6 @@ pub enum State {
     },
     /// Its outcome is known; kept until the ack is through.
     Decided,
-}
-
-/// One element of a page that this lane can send, in the page's order.
-#[derive(Debug)]
-pub enum Listing {
-    /// Held already.
-    Held(Key),
-    /// Seen for the first time.
-    New(Arc<Envelope>, Route),
-}
-
-/// Which of the held leases a page answers for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Coverage {
-    /// Every lease: whoever is not on it is no longer pending.
-    All,
-    /// Only leases older than its last element: it was too short for the rest.
-    OlderThanLast,
-}
-
-/// What a page changed.
-#[derive(Debug, Default)]
-pub struct Applied {
-    /// Envelopes that it left out: no longer held, never acked.
-    pub withdrawn: Vec<EnvelopeId>,
-    /// New leases that are due.
-    pub new_due: usize,
 }
 
 /// A line holds the leases of one record that are neither accepted nor settled, oldest first.
@@ -161,119 +140,6 @@ impl Leases {
     /// Every lease.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &Lease)> {
         self.leases.iter().map(|(key, lease)| (*key, lease))
-    }
-
-    /// Takes in a page: new leases join, held ones are fresh again, and those that it answers for and
-    /// leaves out are gone (a sending one is only marked: what is on its way cannot be called back).
-    pub fn apply(&mut self, listings: Vec<Listing>, coverage: Coverage, now: Now) -> Applied {
-        self.pages += 1;
-        let mut applied = Applied::default();
-        let mut order = Vec::with_capacity(listings.len());
-        let mut grown = HashSet::new();
-        for listing in listings {
-            let key = match listing {
-                Listing::Held(key) => key,
-                Listing::New(envelope, route) => {
-                    let key = self.insert(envelope, route, now);
-                    grown.extend(self.leases.get(&key).map(|lease| lease.record.clone()));
-                    applied.new_due += usize::from(self.leases.get(&key).is_some_and(|lease| lease.due));
-                    key
-                }
-            };
-            if let Some(lease) = self.leases.get_mut(&key) {
-                lease.listed = now.mono;
-                lease.page = self.pages;
-                if let State::Sending { withdrawn } = &mut lease.state {
-                    *withdrawn = false;
-                }
-                order.push(key);
-            }
-        }
-        self.keep_order(&order, &grown);
-        let horizon = match coverage {
-            Coverage::All => u64::MAX,
-            Coverage::OlderThanLast => {
-                order.last().and_then(|key| self.get(*key)).map_or(0, |last| last.order)
-            }
-        };
-        applied.withdrawn = self.withdraw_unlisted(horizon);
-        applied
-    }
-
-    fn insert(&mut self, envelope: Arc<Envelope>, route: Route, now: Now) -> Key {
-        self.created += 1;
-        let key = Key(self.created);
-        let record =
-            RecordKey { destination: route.destination.clone(), family: envelope.template.family().into() };
-        let due = envelope.not_before.is_none_or(|instant| instant <= now.wall);
-        if let (false, Some(instant)) = (due, envelope.not_before) {
-            self.not_due.insert((instant, key));
-        }
-        self.keys.insert(envelope.id.clone(), key);
-        self.lines.entry(record.clone()).or_default().members.push(key);
-        self.leases.insert(
-            key,
-            Lease {
-                envelope,
-                route,
-                history: History::default(),
-                first_listed: now.mono,
-                record: record.clone(),
-                order: self.created,
-                listed: now.mono,
-                page: self.pages,
-                due,
-                state: State::Ready,
-            },
-        );
-        self.offer_head(&record);
-        key
-    }
-
-    /// The seam's order rules within a record: an envelope that comes back in front of one that is held
-    /// already takes its place in front of it. The places themselves stay.
-    fn keep_order(&mut self, listed: &[Key], grown: &HashSet<RecordKey>) {
-        let mut on_page: HashMap<&RecordKey, Vec<Key>> = HashMap::new();
-        for key in listed {
-            let Some(lease) = self.leases.get(key) else { continue };
-            if let Some(record) = grown.get(&lease.record) {
-                on_page.entry(record).or_default().push(*key);
-            }
-        }
-        for (record, keys) in on_page {
-            let mut places: Vec<u64> =
-                keys.iter().filter_map(|key| self.get(*key)).map(|l| l.order).collect();
-            if places.is_sorted() {
-                continue;
-            }
-            places.sort_unstable();
-            self.take_back(record);
-            for (key, place) in keys.iter().zip(places) {
-                if let Some(lease) = self.leases.get_mut(key) {
-                    lease.order = place;
-                }
-            }
-            if let Some(line) = self.lines.get_mut(record) {
-                line.members.sort_by_key(|key| self.leases.get(key).map(|lease| lease.order));
-            }
-            self.offer_head(record);
-        }
-    }
-
-    fn withdraw_unlisted(&mut self, horizon: u64) -> Vec<EnvelopeId> {
-        let mut gone = Vec::new();
-        for (key, lease) in &mut self.leases {
-            if lease.page == self.pages || lease.order >= horizon {
-                continue;
-            }
-            match &mut lease.state {
-                State::Ready | State::Waiting { .. } => gone.push(*key),
-                State::Sending { withdrawn } => *withdrawn = true,
-                State::Decided => {}
-            }
-        }
-        gone.sort_unstable();
-        gone.into_iter().filter_map(|key| self.remove(key)).map(|lease| lease.envelope.id.clone()).collect()
     }
 
     /// Moves along what time alone moves: waits that are over, `not_before` instants that have come.

@@ -16,6 +16,9 @@ use crate::clock::{Moment, Now};
 use crate::http::RETRY_AFTER_CAP;
 use crate::outcome::{AckStatus, Cause, Cost, Detail, Outcome, Refusal, Scope};
 
+#[cfg(test)]
+mod tests;
+
 /// Each wait is four times the one before: eight attempts then span about an hour.
 const FACTOR: f64 = 4.0;
 /// Up to this share of a wait is added to it, so that what failed together does not come back together.

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use super::retry::Schedule;
 use crate::outbox::SeamError;
 
+#[cfg(test)]
+mod tests;
+
 /// A stale lease wakes the poller, but never more often than this.
 const STALE_INTERVAL: Duration = Duration::from_secs(1);
 /// While the seam is out of reach it is asked at least this often, so that mail flows soon after.
