@@ -20,6 +20,8 @@ mod intake;
 mod lane;
 pub mod leases;
 pub mod retry;
+#[cfg(test)]
+mod tests;
 mod view;
 pub mod window;
 
