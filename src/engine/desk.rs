@@ -148,10 +148,15 @@ impl Desk {
 
     /// A due probe first; else the oldest fresh head at a gate that lets it through.
     fn choose(&mut self, now: Now) -> Option<(Key, bool)> {
+        let skewed = self.skew(now).is_some();
         for gate in self.gates.to_probe(now) {
-            let candidates = self.leases.probe_candidates(&gate, now);
-            let longest_ago =
-                candidates.min_by_key(|(_, l)| (self.gates.last_tried(&l.route.destination), l.first_listed));
+            // What is held for a skewed clock cannot be sent, so it is no probe.
+            let candidates = self
+                .leases
+                .probe_candidates(&gate, now)
+                .filter(|(_, lease)| !(skewed && lease.has_expired(now)));
+            let longest_ago = candidates
+                .min_by_key(|(key, l)| (self.gates.last_tried(&l.route.destination), l.first_listed, *key));
             if let Some((key, _)) = longest_ago {
                 return Some((key, true));
             }
@@ -316,6 +321,7 @@ impl Desk {
             self.acks.hurry(now.mono);
         }
         self.leases.release(id);
+        self.window.made_room();
         self.last_settled = Some(now.mono);
         if let Some(done) = self.acks.settle(id, now.mono) {
             self.events.acked(&AckEvent {
@@ -361,9 +367,15 @@ impl Desk {
         self.window.next_poll(self.usable(now) < self.workers, self.stale)
     }
 
-    /// Ready heads at gates that are not closed: what the workers can turn to.
+    /// Ready heads that the workers can turn to: not those at a closed gate, and where there are other
+    /// providers to serve, not those at one that is busy or held either.
     pub(super) fn usable(&self, now: Now) -> usize {
-        let open = |gate: &_| !matches!(self.gates.admits(gate, now), Admission::Probe(_));
+        let open = |gate: &_| match (self.gates.admits(gate, now), self.gating) {
+            (Admission::Now, _) => true,
+            (Admission::Probe(_), _) => false,
+            (Admission::At(_) | Admission::Full, Gating::OneProvider(_)) => true,
+            (Admission::At(_) | Admission::Full, Gating::ManyProviders) => false,
+        };
         self.leases.gates_with_ready().filter(|gate| open(gate)).map(|gate| self.leases.ready_at(gate)).sum()
     }
 

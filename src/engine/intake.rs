@@ -77,7 +77,8 @@ impl Desk {
         self.unreadable = pass.unreadable;
         self.reported = pass.reported;
         self.last_request = Some(request);
-        let tally = Tally { listed, new_due: applied.new_due, dead: pass.dead };
+        let new_due = if self.usable(now) > 0 { applied.new_due } else { 0 };
+        let tally = Tally { listed, new_due, dead: pass.dead };
         self.window.arrived(request, tally, now.mono, self.rng.f64());
         let took = now.mono.saturating_duration_since(request.began);
         self.events.page(&self.channel, &PageEvent { listed, new: pass.new, limit: request.limit, took });

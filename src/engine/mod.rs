@@ -191,10 +191,11 @@ impl Engine {
             }
         }
         let end = tokio::select! {
+            biased;
             () = stop => End::Stopped,
             end = self.drained(), if mode == Mode::Drain => end,
-            _ = loops.join_next() => End::Died,
-            _ = workers.join_next() => End::Died,
+            Some(_) = loops.join_next() => End::Died,
+            Some(_) = workers.join_next() => End::Died,
         };
         self.finish(&mut workers, abort).await;
         self.report(end)
@@ -218,9 +219,10 @@ impl Engine {
             }
         };
         tokio::select! {
+            biased;
             () = finished => {}
-            () = tokio::time::sleep(self.settings.shutdown_grace) => {}
             () = abort => {}
+            () = tokio::time::sleep(self.settings.shutdown_grace) => {}
         }
         self.phase.send_replace(Phase::Over);
     }
@@ -245,6 +247,7 @@ impl Engine {
             let patience = self.lanes.iter().filter_map(|lane| lane.desk().failing_since()).min();
             let hopeless = patience.map(|since| since + DRAIN_PATIENCE);
             tokio::select! {
+                biased;
                 () = self.rest.notified() => {}
                 () = lane::sleep_until(hopeless) => {}
             }

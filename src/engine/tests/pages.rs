@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::carrier::Answer;
 use super::outbox::{Fault, mail};
-use super::world::{Setup, World, hours, secs};
+use super::world::{Setup, World, fixed, hours, secs};
 use crate::outbox::SeamError;
 use crate::outcome::AckStatus;
 use crate::telemetry::status::{LeaseState, Unready};
@@ -59,8 +59,7 @@ async fn an_envelope_of_a_sibling_lane_is_left_to_it() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_on_a_listing_that_has_grown_stale_and_it_resumes_with_the_next_page() {
-    let world = Setup::email(1).start(|w| {
-        w.carrier().rule(|call| Answer::accepted().after(secs(if call.number == 1 { 1 } else { 2 })));
+    let world = Setup::email_at(fixed(1), 4).start(|w| {
         w.outbox.add_all((0..60).map(|n| mail(format!("m{n}"))));
     });
     world.until_delivered(2).await;
