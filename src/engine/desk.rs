@@ -54,6 +54,8 @@ pub(super) struct Desk {
     pub(super) unreadable: usize,
     pub(super) last_request: Option<Request>,
     pub(super) last_settled: Option<Instant>,
+    /// The last ack's error, and since when none gets through.
+    pub(super) acks_failing: Option<(SeamError, Instant)>,
     pub(super) crowded: bool,
     policy: Policy,
     leasing: bool,
@@ -106,6 +108,7 @@ impl Desk {
             unreadable: 0,
             last_request: None,
             last_settled: None,
+            acks_failing: None,
             crowded: false,
             policy: Policy {
                 schedule,
@@ -323,6 +326,7 @@ impl Desk {
         self.leases.release(id);
         self.window.made_room();
         self.last_settled = Some(now.mono);
+        self.acks_failing = None;
         if let Some(done) = self.acks.settle(id, now.mono) {
             self.events.acked(&AckEvent {
                 id,
@@ -346,7 +350,11 @@ impl Desk {
             if self.seam_gate().refused(id) {
                 self.events.acks_blocked(false);
             }
-        } else if self.seam_gate().failed(id) {
+            return;
+        }
+        let since = self.acks_failing.take().map_or(now.mono, |(_, since)| since);
+        self.acks_failing = Some((error.clone(), since));
+        if self.seam_gate().failed(id) {
             self.events.acks_blocked(true);
         }
     }

@@ -4,6 +4,7 @@
 //! know who is sent when.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::channel::{Channel, Gating};
 use crate::clock::Now;
 use crate::envelope::{Envelope, EnvelopeId, FieldError, Reading};
 use crate::outbox::{Ack, Element, Page, SeamError};
-use crate::outcome::{AckStatus, Cause, Refusal};
+use crate::outcome::{AckStatus, Cause, Detail, Refusal};
 use crate::telemetry::events::PageEvent;
 
 /// What one pass over a page gathers.
@@ -149,12 +150,17 @@ impl Desk {
             let error = FieldError::new("channel", "is not one that this worker carries");
             return self.refuse_new(&envelope, &error.refusal(Cause::UnknownChannel), pass.now);
         }
-        match pass.channel.route(&envelope) {
-            Ok(route) => {
+        // A recipient is whatever a browser said: what panics over one must not take the lane along.
+        match catch_unwind(AssertUnwindSafe(|| pass.channel.route(&envelope))) {
+            Ok(Ok(route)) => {
                 pass.new += 1;
                 pass.listings.push(Listing::New(envelope, route));
             }
-            Err(refusal) => self.refuse_new(&envelope, &refusal, pass.now),
+            Ok(Err(refusal)) => self.refuse_new(&envelope, &refusal, pass.now),
+            Err(_panic) => {
+                let detail = Detail::fixed("its recipient made the worker panic: a defect of the worker");
+                self.refuse_new(&envelope, &Refusal::new(Cause::Panic, detail), pass.now);
+            }
         }
     }
 

@@ -244,7 +244,8 @@ impl Engine {
             if let Some(end) = self.drain_end() {
                 return end;
             }
-            let patience = self.lanes.iter().filter_map(|lane| lane.desk().failing_since()).min();
+            let patience =
+                self.lanes.iter().filter_map(|lane| lane.desk().seam_trouble()).map(|(_, since)| since).min();
             let hopeless = patience.map(|since| since + DRAIN_PATIENCE);
             tokio::select! {
                 biased;
@@ -265,7 +266,7 @@ impl Engine {
                 _ => {}
             }
         }
-        self.lanes.iter().all(|lane| lane.desk().is_at_rest()).then_some(End::Drained)
+        self.lanes.iter().all(|lane| lane.desk().is_at_rest(now)).then_some(End::Drained)
     }
 
     /// Each closed gate may probe at once: the operator says that something was mended.

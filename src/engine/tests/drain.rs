@@ -23,7 +23,7 @@ async fn a_drain_waits_for_retries_acks_and_both_lanes() {
     let mut world = Setup::email(2).and("push", Gating::ManyProviders, 2).drain().start(|w| {
         w.carrier().next("a", [Answer::unavailable_for(secs(300))]);
         w.carriers[1].next("p", [Answer::server_error(), Answer::server_error()]);
-        w.outbox.next_acks("b", (0..5).map(|_| Fault::Error(SeamError::Status(500))));
+        w.outbox.next_acks("b", (0..3).map(|_| Fault::Error(SeamError::Status(500))));
         w.outbox.add_all([mail("a"), mail("b"), push("p", "fcm")]);
     });
     let report = world.ended().await;
@@ -152,4 +152,29 @@ async fn a_drain_can_be_stopped() {
     world.pass(secs(20)).await;
     assert_eq!(world.stop().await.end, End::Stopped);
     assert!(world.at() < secs(21));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_gives_up_on_acks_that_have_not_got_through_for_a_minute() {
+    let mut world = Setup::email(2).drain().start(|w| {
+        w.outbox.acks_of("a", Fault::Error(SeamError::Status(500)));
+        w.outbox.add_all([mail("a"), mail("b")]);
+    });
+    let report = world.ended().await;
+    assert_eq!((report.end.clone(), report.unacked), (End::Seam(SeamError::Status(500)), 1));
+    assert_eq!(report.exit_code(), 75);
+    assert_eq!(world.outbox.status("b"), Some(AckStatus::Delivered));
+    assert!(world.at() >= secs(60) && world.at() < secs(90), "{:?}", world.at());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_does_not_wait_for_a_clock_that_is_wrong() {
+    let mut world = Setup::email(2).drain().start(|w| {
+        w.clock.set_wrong_by(24 * 3600);
+        w.outbox.add_all([mail("a").expires(hours(6)), mail("b")]);
+    });
+    let report = world.ended().await;
+    assert_eq!((report.due_left, report.exit_code()), (1, 75));
+    assert_eq!(world.outbox.status("a"), None);
+    assert!(world.at() < secs(30));
 }

@@ -15,5 +15,6 @@ mod outbox;
 mod pages;
 mod pauses;
 mod stop;
+mod storm;
 mod window;
 mod world;

@@ -243,6 +243,13 @@ impl Outbox {
         state.places.get(id).and_then(|place| state.entries[*place].status)
     }
 
+    /// Whether its end has come, so that it is listed no more.
+    pub(super) fn has_expired(&self, id: &str) -> bool {
+        let now = self.clock.truth(self.clock.elapsed());
+        let state = self.state();
+        state.places.get(id).is_some_and(|place| state.entries[*place].expires.is_some_and(|at| at <= now))
+    }
+
     /// How many have this status.
     pub(super) fn count(&self, status: AckStatus) -> usize {
         self.state().entries.iter().filter(|entry| entry.status == Some(status)).count()

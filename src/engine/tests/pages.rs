@@ -26,6 +26,7 @@ async fn junk_in_a_page_costs_itself_alone() {
         w.outbox.add_raw("email", &changed(w, "newer", "schema_version", json!("2")));
         w.outbox.add_raw("email", &changed(w, "..", "user_id", json!("u")));
         w.outbox.add_raw("email", &json!({"user_id": "u"}));
+        w.outbox.add(mail("panic").to("panic"));
         w.outbox.add_raw("email", &changed(w, "nobody", "recipient", json!({"gate": "resend"})));
         w.outbox.add(mail("m0"));
         w.outbox.add_all((6..10).map(|n| mail(format!("m{n}"))));
@@ -34,6 +35,7 @@ async fn junk_in_a_page_costs_itself_alone() {
     for (id, detail) in [
         ("broken", "malformed: schema_version: is missing"),
         ("sms", "unknown channel: channel: is not one that this worker carries"),
+        ("panic", "panic: its recipient made the worker panic: a defect of the worker"),
         ("nobody", "recipient invalid: recipient.to: is missing"),
     ] {
         assert_eq!(world.until_acked(id).await, AckStatus::Failed);

@@ -86,6 +86,12 @@ impl Setup {
         self
     }
 
+    /// Where the jitter of all lanes starts from.
+    pub(super) fn seed(mut self, seed: u64) -> Setup {
+        self.lanes.iter_mut().zip(seed..).for_each(|((_, _, lane), seed)| lane.seed = seed);
+        self
+    }
+
     /// The wall clock at the start.
     pub(super) fn wall(self, wall: &str) -> Setup {
         Setup { wall: instant(wall), ..self }
