@@ -48,7 +48,7 @@ async fn one_subscription_of_another_key_fails_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_every_subscription_refuses_closes_the_origin_and_fails_nothing() {
-    let world = Setup::push(4).start(|w| {
+    let world = Setup::push(4).slow_polls().start(|w| {
         w.carrier().rule(|call| match call.gate {
             "fcm" => wrong_credential(),
             _ => Answer::accepted(),
@@ -67,7 +67,7 @@ async fn a_key_that_every_subscription_refuses_closes_the_origin_and_fails_nothi
 
 #[tokio::test(start_paused = true)]
 async fn one_destination_that_blocks_us_never_closes_its_origin() {
-    let world = Setup::push(4).start(|w| {
+    let world = Setup::push(4).slow_polls().start(|w| {
         w.carrier().rule(|call| match call.id.starts_with("blocked") {
             true => Answer::pause_destination(Cause::EndpointBlocked, None),
             false => Answer::accepted(),

@@ -328,6 +328,7 @@ impl Seam for Outbox {
             Fault::AnswerLost => Err(SeamError::Unreachable),
             Fault::Late(wait) => {
                 tokio::time::sleep(wait).await;
+                self.changed.notify_waiters();
                 Ok(page)
             }
             Fault::Hang => std::future::pending().await,
@@ -347,6 +348,7 @@ impl Seam for Outbox {
             Fault::AnswerLost => Err(SeamError::Unreachable),
             Fault::Late(wait) => {
                 tokio::time::sleep(wait).await;
+                self.changed.notify_waiters();
                 answer
             }
             _ => answer,

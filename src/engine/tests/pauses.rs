@@ -62,7 +62,11 @@ async fn a_daily_quota_used_up_at_ten_to_midnight_is_looked_at_just_after() {
 
 #[tokio::test(start_paused = true)]
 async fn a_used_up_quota_is_looked_at_hourly() {
-    let world = pending(20, Setup::email(2).wall("2026-08-03T02:00:00Z"), Answer::pause(Cause::QuotaDaily));
+    let world = pending(
+        20,
+        Setup::email(2).slow_polls().wall("2026-08-03T02:00:00Z"),
+        Answer::pause(Cause::QuotaDaily),
+    );
     world.pass(hours(12)).await;
     let tries = world.carrier().tries().len();
     assert!((10..=14).contains(&tries), "{tries}");

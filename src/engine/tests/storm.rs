@@ -10,7 +10,7 @@ use super::world::{Setup, World, secs};
 use crate::outbox::SeamError;
 use crate::outcome::{AckStatus, Cause};
 
-const HISTORIES: u64 = 40;
+const HISTORIES: u64 = 30;
 const ENVELOPES: usize = 30;
 /// How long things go wrong.
 const BAD_TIME: Duration = Duration::from_secs(600);

@@ -20,6 +20,10 @@ use crate::render::Library;
 use crate::telemetry::events::Events;
 use crate::telemetry::status::{LaneStatus, LeaseState, StatusSource, Unready};
 
+/// By when the worker has done what follows from an answer.
+const SETTLED: Duration = Duration::from_millis(10);
+/// What time alone changes is looked at this often.
+const GLANCE: Duration = Duration::from_secs(10);
 /// A condition that has not come true after this much virtual time never will.
 const PATIENCE: Duration = Duration::from_secs(100 * 3600);
 
@@ -89,6 +93,12 @@ impl Setup {
     /// Where the jitter of all lanes starts from.
     pub(super) fn seed(mut self, seed: u64) -> Setup {
         self.lanes.iter_mut().zip(seed..).for_each(|((_, _, lane), seed)| lane.seed = seed);
+        self
+    }
+
+    /// A slower poll, for long histories: little happens in them between the polls.
+    pub(super) fn slow_polls(mut self) -> Setup {
+        self.settings.poll_interval = secs(30);
         self
     }
 
@@ -183,9 +193,11 @@ impl World {
         tokio::time::sleep(time).await;
     }
 
-    /// Waits for a condition, which is looked at whenever seam or channel are called and once a second.
+    /// Waits for a condition, which is looked at whenever seam or channel are called or answer, a little
+    /// after that, and now and then.
     pub(super) async fn until(&self, what: &str, condition: impl Fn(&World) -> bool) {
         let limit = self.at() + PATIENCE;
+        let mut glance = SETTLED;
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -196,8 +208,8 @@ impl World {
             assert!(self.at() < limit, "never came true: {what}\n{}", self.tell());
             tokio::select! {
                 biased;
-                () = changed => {}
-                () = tokio::time::sleep(secs(1)) => {}
+                () = changed => glance = SETTLED,
+                () = tokio::time::sleep(glance) => glance = GLANCE,
             }
         }
     }
