@@ -69,8 +69,10 @@ impl Desk {
             self.take_in(element, &mut pass);
         }
         let listed = page.elements.len();
-        let all = usize::from(request.limit) >= request.held || listed < usize::from(request.limit);
-        let coverage = if all { Coverage::All } else { Coverage::OlderThanLast };
+        // A full page may have no place for the youngest, however many were held: an older envelope whose
+        // reader has come back takes one.
+        let whole = listed < usize::from(request.limit);
+        let coverage = if whole { Coverage::All } else { Coverage::OlderThanLast };
         let applied = self.leases.apply(pass.listings, coverage, now);
         for id in &applied.withdrawn {
             self.events.withdrawn(id, &self.channel);

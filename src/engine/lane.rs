@@ -111,9 +111,6 @@ impl Lane {
 
     async fn next_claim(self: &Arc<Self>) -> Option<Held> {
         loop {
-            if *self.shared.phase.borrow() >= Phase::Finishing {
-                return None;
-            }
             let templates = self.shared.library.current();
             let next = self.desk().next(self.now(), &templates);
             match next {

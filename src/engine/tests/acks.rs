@@ -149,3 +149,14 @@ async fn an_ack_that_is_never_answered_holds_no_worker_and_no_other_ack() {
     assert!(world.at() < secs(1));
     assert_eq!(world.carrier().tries().len(), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_accepted_makes_way_for_the_next_of_its_record_before_its_ack_is_through() {
+    let world = Setup::email(2).start(|w| {
+        w.outbox.acks_of("week-31", Fault::Hang);
+        w.outbox.add_all([mail("week-31").to("ann"), mail("week-32").to("ann")]);
+    });
+    assert_eq!(world.until_acked("week-32").await, AckStatus::Delivered);
+    assert!(world.at() < secs(1));
+    assert_eq!(world.outbox.status("week-31"), None);
+}

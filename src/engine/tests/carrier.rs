@@ -75,6 +75,11 @@ impl Answer {
         Answer::of(Outcome::Retry { after: Some(after) }, Cause::Unavailable, "it answered 503")
     }
 
+    /// Another request of the same key is on its way.
+    pub(super) fn busy_for(after: Duration) -> Answer {
+        Answer::of(Outcome::Retry { after: Some(after) }, Cause::ConcurrentRequest, "")
+    }
+
     /// No answer within the deadline.
     pub(super) fn timeout() -> Answer {
         let outcome = Outcome::Unclear { after: None };

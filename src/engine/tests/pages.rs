@@ -90,26 +90,26 @@ async fn a_seam_that_is_down_is_asked_with_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_page_that_answers_for_a_lease_drops_it() {
+async fn a_full_page_drops_what_it_leaves_out_but_not_what_it_has_no_place_for() {
     let world = Setup::email(2).page_limit(4).start(|w| {
-        w.carrier().all(Answer::unavailable_for(secs(1800)));
-        w.outbox.add_all((0..4).map(|n| mail(format!("m{n}")).to(&format!("reader {n}"))));
+        for id in ["m1", "m2", "m3", "m4"] {
+            w.carrier().next(id, [Answer::busy_for(secs(300))]);
+        }
+        w.outbox.add_all((0..5).map(|n| mail(format!("m{n}"))));
+        w.outbox.withdraw("m0");
     });
-    // Two workers and an outage: whoever has not been tried yet is still held.
-    world.until("four are held", |w| w.lane().window_used == 4).await;
-    // Older envelopes come back in front, and the window has no place for the younger ones any more.
-    world.outbox.add_all((4..8).map(|n| mail(format!("m{n}"))));
-    world.outbox.withdraw("m1");
-    world
-        .until("m1 is dropped and m4 joins", |w| {
-            let polls = w.outbox.polls();
-            w.lane().window_used == 4 && polls.len() > 3
-        })
-        .await;
-    world.carrier().all(Answer::accepted());
-    world.until_delivered(7).await;
-    assert_eq!(world.outbox.status("m1"), None);
-    assert_eq!(world.outbox.posts_of("m1"), []);
+    world.until("four wait", |w| w.leases(LeaseState::Waiting) == 4).await;
+    world.pass(secs(20)).await;
+    world.outbox.restore("m0");
+    assert_eq!(world.until_acked("m0").await, AckStatus::Delivered);
+    assert_eq!(world.leases(LeaseState::Waiting), 4, "m0 took the place of m4 in the page");
+    world.outbox.add(mail("m5"));
+    world.outbox.withdraw("m2");
+    assert_eq!(world.until_acked("m5").await, AckStatus::Delivered);
+    assert_eq!(world.leases(LeaseState::Waiting), 3, "the page was full without m2");
+    world.until_delivered(5).await;
+    assert_eq!(world.carrier().tries_of("m2").len(), 1);
+    assert!(world.carrier().tries_of("m4")[1].began >= secs(300), "its wait was kept");
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,7 +25,7 @@ const SETTLED: Duration = Duration::from_millis(10);
 /// What time alone changes is looked at this often.
 const GLANCE: Duration = Duration::from_secs(10);
 /// A condition that has not come true after this much virtual time never will.
-const PATIENCE: Duration = Duration::from_secs(100 * 3600);
+const PATIENCE: Duration = Duration::from_secs(26 * 3600);
 
 pub(super) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
