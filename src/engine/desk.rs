@@ -54,6 +54,8 @@ pub(super) struct Desk {
     pub(super) unreadable: usize,
     pub(super) last_request: Option<Request>,
     pub(super) last_settled: Option<Instant>,
+    /// The last ack's error, and since when none gets through.
+    pub(super) acks_failing: Option<(SeamError, Instant)>,
     pub(super) crowded: bool,
     policy: Policy,
     leasing: bool,
@@ -108,6 +110,7 @@ impl Desk {
             unreadable: 0,
             last_request: None,
             last_settled: None,
+            acks_failing: None,
             crowded: false,
             policy: Policy {
                 schedule,
@@ -153,10 +156,15 @@ impl Desk {
 
     /// A due probe first; else the oldest fresh head at a gate that lets it through.
     fn choose(&mut self, now: Now) -> Option<(Key, bool)> {
+        let skewed = self.skew(now).is_some();
         for gate in self.gates.to_probe(now) {
-            let candidates = self.leases.probe_candidates(&gate, now);
-            let longest_ago =
-                candidates.min_by_key(|(_, l)| (self.gates.last_tried(&l.route.destination), l.first_listed));
+            // What is held for a skewed clock cannot be sent, so it is no probe.
+            let candidates = self
+                .leases
+                .probe_candidates(&gate, now)
+                .filter(|(_, lease)| !(skewed && lease.has_expired(now)));
+            let longest_ago = candidates
+                .min_by_key(|(key, l)| (self.gates.last_tried(&l.route.destination), l.first_listed, *key));
             if let Some((key, _)) = longest_ago {
                 return Some((key, true));
             }
@@ -326,7 +334,9 @@ impl Desk {
             self.acks.hurry(now.mono);
         }
         self.leases.release(id);
+        self.window.made_room();
         self.last_settled = Some(now.mono);
+        self.acks_failing = None;
         if let Some(done) = self.acks.settle(id, now.mono) {
             self.events.acked(&AckEvent {
                 id,
@@ -350,7 +360,11 @@ impl Desk {
             if self.seam_gate().refused(id) {
                 self.events.acks_blocked(false);
             }
-        } else if self.seam_gate().failed(id) {
+            return;
+        }
+        let since = self.acks_failing.take().map_or(now.mono, |(_, since)| since);
+        self.acks_failing = Some((error.clone(), since));
+        if self.seam_gate().failed(id) {
             self.events.acks_blocked(true);
         }
     }
@@ -371,9 +385,15 @@ impl Desk {
         self.window.next_poll(self.usable(now) < self.workers, self.stale)
     }
 
-    /// Ready heads at gates that are not closed: what the workers can turn to.
+    /// Ready heads that the workers can turn to: not those at a closed gate, and where there are other
+    /// providers to serve, not those at one that is busy or held either.
     pub(super) fn usable(&self, now: Now) -> usize {
-        let open = |gate: &_| !matches!(self.gates.admits(gate, now), Admission::Probe(_));
+        let open = |gate: &_| match (self.gates.admits(gate, now), self.gating) {
+            (Admission::Now, _) => true,
+            (Admission::Probe(_), _) => false,
+            (Admission::At(_) | Admission::Full, Gating::OneProvider(_)) => true,
+            (Admission::At(_) | Admission::Full, Gating::ManyProviders) => false,
+        };
         self.leases.gates_with_ready().filter(|gate| open(gate)).map(|gate| self.leases.ready_at(gate)).sum()
     }
 

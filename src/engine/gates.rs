@@ -3,7 +3,7 @@
 //! Owns which gates exist and when one is forgotten: push endpoints name their own providers, so
 //! hostile ones must not make this grow. It must not know what a gate does with an answer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use super::gate::{Admission, Gate};
@@ -21,7 +21,7 @@ pub struct Gates {
     gating: Gating,
     workers: usize,
     outage: Schedule,
-    gates: HashMap<GateId, (Gate, Instant)>,
+    gates: BTreeMap<GateId, (Gate, Instant)>,
     destinations: HashMap<Destination, DestinationState>,
 }
 
@@ -34,7 +34,7 @@ struct DestinationState {
 impl Gates {
     /// No gates yet.
     pub fn new(gating: Gating, workers: usize, outage: Schedule) -> Gates {
-        Gates { gating, workers, outage, gates: HashMap::new(), destinations: HashMap::new() }
+        Gates { gating, workers, outage, gates: BTreeMap::new(), destinations: HashMap::new() }
     }
 
     /// The gate of `id`, made when it is first needed.

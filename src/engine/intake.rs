@@ -4,6 +4,7 @@
 //! know who is sent when.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::channel::{Channel, Gating};
 use crate::clock::Now;
 use crate::envelope::{Envelope, EnvelopeId, FieldError, Reading};
 use crate::outbox::{Ack, Element, Page, SeamError};
-use crate::outcome::{AckStatus, Cause, Refusal};
+use crate::outcome::{AckStatus, Cause, Detail, Refusal};
 use crate::telemetry::events::PageEvent;
 
 /// What one pass over a page gathers.
@@ -68,8 +69,10 @@ impl Desk {
             self.take_in(element, &mut pass);
         }
         let listed = page.elements.len();
-        let all = usize::from(request.limit) >= request.held || listed < usize::from(request.limit);
-        let coverage = if all { Coverage::All } else { Coverage::OlderThanLast };
+        // A full page may have no place for the youngest, however many were held: an older envelope whose
+        // reader has come back takes one.
+        let whole = listed < usize::from(request.limit);
+        let coverage = if whole { Coverage::All } else { Coverage::OlderThanLast };
         let applied = self.leases.apply(pass.listings, coverage, now);
         for id in &applied.withdrawn {
             self.events.withdrawn(id, &self.channel);
@@ -77,7 +80,8 @@ impl Desk {
         self.unreadable = pass.unreadable;
         self.reported = pass.reported;
         self.last_request = Some(request);
-        let tally = Tally { listed, new_due: applied.new_due, dead: pass.dead };
+        let new_due = if self.usable(now) > 0 { applied.new_due } else { 0 };
+        let tally = Tally { listed, new_due, dead: pass.dead };
         self.window.arrived(request, tally, now.mono, self.rng.f64());
         let took = now.mono.saturating_duration_since(request.began);
         self.events.page(&self.channel, &PageEvent { listed, new: pass.new, limit: request.limit, took });
@@ -148,12 +152,17 @@ impl Desk {
             let error = FieldError::new("channel", "is not one that this worker carries");
             return self.refuse_new(&envelope, &error.refusal(Cause::UnknownChannel), pass.now);
         }
-        match pass.channel.route(&envelope) {
-            Ok(route) => {
+        // A recipient is whatever a browser said: what panics over one must not take the lane along.
+        match catch_unwind(AssertUnwindSafe(|| pass.channel.route(&envelope))) {
+            Ok(Ok(route)) => {
                 pass.new += 1;
                 pass.listings.push(Listing::New(envelope, route));
             }
-            Err(refusal) => self.refuse_new(&envelope, &refusal, pass.now),
+            Ok(Err(refusal)) => self.refuse_new(&envelope, &refusal, pass.now),
+            Err(_panic) => {
+                let detail = Detail::fixed("its recipient made the worker panic: a defect of the worker");
+                self.refuse_new(&envelope, &Refusal::new(Cause::Panic, detail), pass.now);
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! One lane at work: the poller, the pull workers, the acker and the timekeeper around one desk.
 //!
 //! Owns the waiting and the calls to channel and seam; every decision is the desk's. Nothing here holds
-//! the desk's lock across an await, and none of the loops waits for another.
+//! the desk's lock across an await, and none of the loops waits for another. Every choice between events
+//! is `biased`, so that a history in virtual time can be played again.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -110,9 +111,6 @@ impl Lane {
 
     async fn next_claim(self: &Arc<Self>) -> Option<Held> {
         loop {
-            if *self.shared.phase.borrow() >= Phase::Finishing {
-                return None;
-            }
             let templates = self.shared.library.current();
             let (next, moved) = {
                 let mut desk = self.desk();
@@ -127,8 +125,9 @@ impl Lane {
                 Next::Idle => self.poll.notify_one(),
             }
             tokio::select! {
-                () = self.work.notified() => {}
+                biased;
                 () = self.reached(Phase::Finishing) => return None,
+                () = self.work.notified() => {}
             }
         }
     }
@@ -157,14 +156,16 @@ impl Lane {
             let due = self.desk().next_poll(self.now());
             if let Some(due) = due.filter(|due| *due > self.now().mono) {
                 tokio::select! {
-                    () = tokio::time::sleep_until(due.into()) => {}
-                    () = self.poll.notified() => continue,
+                    biased;
                     () = self.reached(Phase::Finishing) => return,
+                    () = self.poll.notified() => continue,
+                    () = tokio::time::sleep_until(due.into()) => {}
                 }
             }
             tokio::select! {
-                () = self.poll_once() => {}
+                biased;
                 () = self.reached(Phase::Finishing) => return,
+                () = self.poll_once() => {}
             }
         }
     }
@@ -193,10 +194,11 @@ impl Lane {
             }
             let due = self.desk().acks.next_due().filter(|_| posts.len() < at_once);
             tokio::select! {
-                Some(()) = posts.next(), if !posts.is_empty() => {}
-                () = sleep_until(due) => {}
-                () = self.ack.notified() => {}
+                biased;
                 () = self.reached(Phase::Over) => return,
+                Some(()) = posts.next(), if !posts.is_empty() => {}
+                () = self.ack.notified() => {}
+                () = sleep_until(due) => {}
             }
         }
     }
@@ -221,10 +223,14 @@ impl Lane {
                 desk.leases.advance(now);
                 desk.next_change(now)
             };
+            // What is due by now the woken worker sees, what comes later is waited for here: told in this
+            // order, nothing falls between the two.
+            self.work.notify_one();
             tokio::select! {
-                () = sleep_until(next) => self.work.notify_one(),
-                () = self.timer.notified() => {}
+                biased;
                 () = self.reached(Phase::Finishing) => return,
+                () = self.timer.notified() => {}
+                () = sleep_until(next) => {}
             }
         }
     }

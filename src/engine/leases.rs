@@ -354,4 +354,9 @@ impl Lease {
     pub fn is_due(&self) -> bool {
         self.due
     }
+
+    /// Whether its `expires_at` has come.
+    pub fn has_expired(&self, now: Now) -> bool {
+        self.envelope.expires_at.is_some_and(|instant| instant <= now.wall)
+    }
 }

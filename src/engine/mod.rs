@@ -20,6 +20,8 @@ mod intake;
 mod lane;
 pub mod leases;
 pub mod retry;
+#[cfg(test)]
+mod tests;
 mod view;
 pub mod window;
 
@@ -189,10 +191,11 @@ impl Engine {
             }
         }
         let end = tokio::select! {
+            biased;
             () = stop => End::Stopped,
             end = self.drained(), if mode == Mode::Drain => end,
-            _ = loops.join_next() => End::Died,
-            _ = workers.join_next() => End::Died,
+            Some(_) = loops.join_next() => End::Died,
+            Some(_) = workers.join_next() => End::Died,
         };
         self.finish(&mut workers, abort).await;
         self.report(end)
@@ -216,9 +219,10 @@ impl Engine {
             }
         };
         tokio::select! {
+            biased;
             () = finished => {}
-            () = tokio::time::sleep(self.settings.shutdown_grace) => {}
             () = abort => {}
+            () = tokio::time::sleep(self.settings.shutdown_grace) => {}
         }
         self.phase.send_replace(Phase::Over);
     }
@@ -240,9 +244,11 @@ impl Engine {
             if let Some(end) = self.drain_end() {
                 return end;
             }
-            let patience = self.lanes.iter().filter_map(|lane| lane.desk().failing_since()).min();
+            let patience =
+                self.lanes.iter().filter_map(|lane| lane.desk().seam_trouble()).map(|(_, since)| since).min();
             let hopeless = patience.map(|since| since + DRAIN_PATIENCE);
             tokio::select! {
+                biased;
                 () = self.rest.notified() => {}
                 () = lane::sleep_until(hopeless) => {}
             }
@@ -260,7 +266,7 @@ impl Engine {
                 _ => {}
             }
         }
-        self.lanes.iter().all(|lane| lane.desk().is_at_rest()).then_some(End::Drained)
+        self.lanes.iter().all(|lane| lane.desk().is_at_rest(now)).then_some(End::Drained)
     }
 
     /// Each closed gate may probe at once: the operator says that something was mended.

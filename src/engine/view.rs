@@ -15,19 +15,21 @@ impl Desk {
     /// Whether nothing more will happen by itself soon: a page that was requested after the last ack
     /// shows only envelopes that are not due, paused or unreadable. Acks that the seam refuses for good
     /// are not waited for.
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn is_at_rest(&self, now: Now) -> bool {
         let Some(request) = self.last_request else { return false };
         let seen = self.last_settled.is_none_or(|settled| request.began > settled);
         let whole = !self.window.is_full() || self.window.is_widest(request);
         let quiet = self.acks.is_flushed() && self.window.trouble().is_none();
-        seen && whole && quiet && self.leases.iter().all(|(key, lease)| self.is_resting(key, lease))
+        seen && whole && quiet && self.leases.iter().all(|(key, lease)| self.is_resting(key, lease, now))
     }
 
-    fn is_resting(&self, key: Key, lease: &Lease) -> bool {
+    fn is_resting(&self, key: Key, lease: &Lease, now: Now) -> bool {
         match lease.state() {
             State::Decided => true,
             State::Sending { .. } => false,
-            State::Ready | State::Waiting { .. } => !lease.is_due() || self.is_paused(key, lease),
+            State::Ready | State::Waiting { .. } => {
+                !lease.is_due() || self.is_paused(key, lease) || (self.skewed && lease.has_expired(now))
+            }
         }
     }
 
@@ -44,14 +46,10 @@ impl Desk {
         self.leases.iter().filter(|(_, lease)| matches!(lease.state(), State::Sending { .. })).count()
     }
 
-    /// The last poll's error and since when polls fail.
+    /// What keeps polls or acks from getting through, and since when; the older of the two.
     pub(super) fn seam_trouble(&self) -> Option<(SeamError, Instant)> {
-        self.window.trouble().map(|(error, since)| (error.clone(), since))
-    }
-
-    /// Since when polls fail.
-    pub(super) fn failing_since(&self) -> Option<Instant> {
-        self.window.trouble().map(|(_, since)| since)
+        let polls = self.window.trouble().map(|(error, since)| (error.clone(), since));
+        polls.into_iter().chain(self.acks_failing.clone()).min_by_key(|(_, since)| *since)
     }
 
     /// Envelopes that are due and not yet decided.

@@ -36,7 +36,7 @@ pub struct Request {
 pub struct Tally {
     /// Elements.
     pub listed: usize,
-    /// New envelopes that are due.
+    /// New envelopes that are due, where the workers can turn to any.
     pub new_due: usize,
     /// Elements that are nobody's: settled, unreadable, without an id.
     pub dead: usize,
@@ -100,13 +100,18 @@ impl Window {
         self.full = tally.listed >= usize::from(request.limit);
         let doubled = request.limit.saturating_mul(2).min(self.size);
         self.boosted = (self.full && tally.new_due == 0).then_some(doubled);
-        self.hungry = self.full && tally.new_due > 0;
+        self.hungry = self.full && (self.hungry || tally.new_due > 0);
         self.dead = tally.dead;
         self.arrived = Some(now);
         self.failures = 0;
         self.error = None;
         self.failing_since = None;
         self.next = Some(now + self.interval.mul_f64(1.0 + JITTER * (2.0 * random - 1.0)));
+    }
+
+    /// A place is free again: behind a full page something may have waited for it.
+    pub fn made_room(&mut self) {
+        self.hungry |= self.full;
     }
 
     /// A poll failed. Returns the wait until the next.

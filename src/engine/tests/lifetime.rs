@@ -1,0 +1,110 @@
+//! `expires_at`, and clocks that are wrong.
+
+use super::carrier::Answer;
+use super::outbox::mail;
+use super::world::{Setup, World, fixed, hours, secs};
+use crate::outcome::{AckStatus, Cause};
+use crate::telemetry::status::Unready;
+
+const DAY: i64 = 24 * 3600;
+
+fn is_skewed(world: &World) -> bool {
+    world.unready().iter().any(|reason| matches!(reason, Unready::ClockSkew { .. }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_expired_when_its_turn_comes_is_failed_and_says_when() {
+    let world = Setup::email(1).start(|w| {
+        w.carrier().next("slow", [Answer::accepted().after(secs(4))]);
+        w.outbox.add_all([mail("slow"), mail("a").expires(secs(3))]);
+    });
+    assert_eq!(world.until_acked("a").await, AckStatus::Failed);
+    assert_eq!(world.carrier().tries_of("a"), []);
+    let detail = &world.outbox.posts_of("a")[0].detail;
+    assert_eq!(detail, "expired: its last moment was 2026-08-03T06:00:03+00:00");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_past_the_end_becomes_one_last_try_before_it() {
+    let world = Setup::email(1).start(|w| {
+        w.carrier().all(Answer::connection_refused());
+        w.outbox.add(mail("a").expires(secs(100)));
+    });
+    assert_eq!(world.until_acked("a").await, AckStatus::Failed);
+    let last = world.carrier().tries().last().unwrap().began;
+    assert!(last >= secs(97) && last < secs(99), "{last:?}");
+    assert!(world.outbox.posts()[0].detail.starts_with("connect: given up"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_a_day_ahead_fails_nothing() {
+    let world = Setup::email_at(fixed(1), 2).start(|w| {
+        w.outbox.add_all((0..30).map(|n| mail(format!("m{n}")).expires(hours(6))));
+    });
+    world.until_delivered(5).await;
+    world.clock.set_wrong_by(DAY);
+    world.pass(hours(1)).await;
+    assert_eq!(world.outbox.count(AckStatus::Failed), 0);
+    assert!(world.carrier().tries().len() <= 7, "what has expired as far as we know is not sent either");
+    assert_eq!(world.unready(), [Unready::ClockSkew { seconds: DAY }]);
+    world.clock.set_wrong_by(0);
+    world.until_delivered(30).await;
+    assert_eq!(world.outbox.count(AckStatus::Failed), 0);
+    assert!(world.at() < hours(1) + secs(60), "{:?}", world.at());
+    assert!(!is_skewed(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seam_whose_clock_is_behind_keeps_envelopes_from_being_failed() {
+    let world = Setup::email(1).start(|w| {
+        w.outbox.date_off_by(Some(-3600));
+        w.carrier().next("slow", [Answer::accepted().after(secs(4))]);
+        w.outbox.add_all([mail("slow"), mail("a").expires(secs(3))]);
+    });
+    world.until_delivered(1).await;
+    world.pass(secs(60)).await;
+    assert_eq!(world.outbox.posts_of("a"), [], "the outbox itself has stopped listing it");
+    assert_eq!(world.unready(), [Unready::ClockSkew { seconds: 3600 }]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_date_header_the_workers_own_clock_decides() {
+    let world = Setup::email(1).start(|w| {
+        w.outbox.date_off_by(None);
+        w.carrier().next("slow", [Answer::accepted().after(secs(4))]);
+        w.outbox.add_all([mail("slow"), mail("a").expires(secs(3))]);
+    });
+    assert_eq!(world.until_acked("a").await, AckStatus::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_while_a_gate_is_closed_fails_nothing_and_hangs_nobody() {
+    let world = Setup::email(2).start(|w| {
+        w.carrier().all(Answer::pause(Cause::ApiKey));
+        w.outbox.add_all((0..10).map(|n| mail(format!("m{n}")).expires(hours(6))));
+    });
+    world.until("the gate is closed", World::is_gate_closed).await;
+    world.clock.set_wrong_by(DAY);
+    world.pass(hours(1)).await;
+    assert!(is_skewed(&world));
+    assert_eq!(world.outbox.posts(), []);
+    let asked = world.carrier().tries().len();
+    world.clock.set_wrong_by(0);
+    world.carrier().all(Answer::accepted());
+    world.until_delivered(10).await;
+    assert!(asked <= 4, "what may have expired is no probe: {asked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_does_not_send_before_not_before() {
+    let world = Setup::email(1).start(|w| {
+        w.carrier().next("slow", [Answer::accepted().after(secs(70))]);
+        w.outbox.add_all([mail("slow"), mail("a").not_before(secs(60))]);
+    });
+    world.until("the first is on its way", |w| !w.carrier().tries().is_empty()).await;
+    world.pass(secs(65)).await;
+    world.clock.set_wrong_by(-600);
+    assert_eq!(world.until_acked("a").await, AckStatus::Delivered);
+    let began = world.carrier().tries_of("a")[0].began;
+    assert!(began >= secs(660) && began < secs(667), "{began:?}");
+}
