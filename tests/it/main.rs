@@ -4,5 +4,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+mod acks;
 mod architecture;
 mod cli;
+mod draining;
+mod happy;
+mod harness;
+mod lanes;
+mod operator;
+mod outages;
+mod page;
+mod privacy;
+mod reload;
+mod stopping;
