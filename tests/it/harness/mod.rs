@@ -13,8 +13,9 @@ pub(crate) use program::{Program, number, says, text};
 pub(crate) use stage::{Stage, mailed};
 pub(crate) use wire::{Wire, WireSeam};
 
-/// No event takes that long on any machine: whoever waits longer waits in vain.
-const LIMIT: Duration = Duration::from_secs(30);
+/// No event takes that long on any machine: whoever waits longer waits in vain. Shorter than the 30
+/// seconds after which a gate that an account's trouble has closed looks by itself.
+const LIMIT: Duration = Duration::from_secs(25);
 
 /// What a worker does at once it does well within this; each wait that it might do instead is far longer.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(8);
