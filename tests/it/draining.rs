@@ -5,6 +5,8 @@ use axum::http::StatusCode;
 use chrono::{TimeDelta, Utc};
 use delivery_worker::sandbox::Fault;
 use delivery_worker::sandbox::examples::{digest, nudge};
+use delivery_worker::sandbox::push::VapidKeys;
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::harness::{Stage, mailed, number, says, text};
@@ -64,6 +66,28 @@ async fn a_closed_gate_with_due_envelopes_behind_it_ends_it_with_75() {
     assert_eq!(stage.journal.log().acks().count(), 1);
     let last = program.log(|_| true).pop().unwrap();
     assert_eq!(number(&last, "due_left"), 6, "{last}");
+}
+
+#[tokio::test]
+async fn one_subscription_that_refuses_us_is_left_for_later() {
+    let stage = Stage::of_push().await;
+    let foreign = stage.push.subscribe_for(&VapidKeys::generate().unwrap().public).unwrap();
+    stage.seam.enqueue(nudge("foreign", &foreign));
+    let mut program = stage.drain();
+    assert_eq!(program.exit().await, Some(75));
+    assert_eq!(stage.journal.log().acks().count(), 0);
+}
+
+#[tokio::test]
+async fn a_signal_ends_it_early() {
+    let stage = Stage::of_email().await;
+    let wait = (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "300")]);
+    stage.resend.faults().add(Fault::answer(wait));
+    stage.seam.enqueue(digest("week-31", "ann@example.com"));
+    let mut program = stage.drain();
+    program.logged("the wait", |line| text(line, "outcome") == "retry").await;
+    program.signal(Signal::TERM);
+    assert_eq!(program.exit().await, Some(0), "nothing is cut and nothing is known and unacked");
 }
 
 #[tokio::test]

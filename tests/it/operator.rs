@@ -104,3 +104,30 @@ async fn odd_settings_are_warned_about_at_the_start() {
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0]["message"].as_str().unwrap().contains("is DELIVERY_POLL_INTERVAL meant?"));
 }
+
+#[tokio::test]
+async fn secrets_are_read_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stage = Stage::new().await;
+    for name in ["INTERNAL_OUTBOX_TOKEN", "RESEND_API_KEY", "VAPID_PRIVATE_KEY"] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, format!("{}\n", stage.env()[name])).unwrap();
+        stage = stage.with(name, "").with(&format!("{name}_FILE"), file.to_str().unwrap());
+    }
+    stage.seam.enqueue(digest("week-31", "ann@example.com"));
+    stage.seam.enqueue(nudge("nudge-1", &stage.push.subscribe().unwrap()));
+    let _program = stage.run().await;
+    stage.acked(["week-31", "nudge-1"]).await;
+}
+
+#[tokio::test]
+async fn it_delivers_on_when_nobody_reads_its_log_and_without_an_admin_server() {
+    let stage = Stage::of_email().await.with("DELIVERY_ADMIN_ADDR", "off").with("RUST_LOG", "trace");
+    let mut program = stage.run().await;
+    program.stop_reading().await;
+    stage.seam.enqueue(digest("week-31", "ann@example.com"));
+    stage.acked(["week-31"]).await;
+    stage.more_pages(2, "email").await;
+    program.signal(Signal::TERM);
+    assert_eq!(program.exit().await, Some(0));
+}

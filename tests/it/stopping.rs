@@ -92,6 +92,18 @@ async fn a_second_signal_ends_it_at_once() {
 }
 
 #[tokio::test]
+async fn a_seam_that_hangs_does_not_keep_it() {
+    let stage = Stage::new().await;
+    stage.seam.page_faults().add(Fault::hang().always());
+    let mut program = stage.run().await;
+    stage.until("a page of each lane, asked for", |log| log.faults(Endpoint::Page) == 2).await;
+    let began = Instant::now();
+    program.signal(Signal::TERM);
+    assert_eq!(program.exit().await, Some(0));
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn an_idle_worker_ends_at_once() {
     let stage = Stage::new().await.with("DELIVERY_POLL_INTERVAL", "1h");
     let mut program = stage.run().await;

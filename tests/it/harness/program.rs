@@ -80,6 +80,14 @@ impl Program {
         self.lines.borrow().join("\n")
     }
 
+    /// Closes both streams on it: whoever read its log has gone away.
+    pub(crate) async fn stop_reading(&mut self) {
+        for reader in self.readers.drain(..) {
+            reader.abort();
+            assert!(reader.await.unwrap_err().is_cancelled());
+        }
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = self.child.id().and_then(|id| Pid::from_raw(id.try_into().unwrap()));
