@@ -7,13 +7,13 @@ TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/delivery-worker/tools
 CARGO_DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all test-unit lint deny install
+.PHONY: help demo build test test-all test-unit bench lint deny install
 
 help: ## Say what can be made.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: ## Show the whole thing: an outbox, the worker, and the inbox that fills.
-	$(CARGO) run --locked -- demo
+	$(CARGO) run --locked -- demo --once
 
 build: ## Build the release binary, target/release/delivery-worker.
 	$(CARGO) build --locked --release
@@ -38,3 +38,6 @@ deny:
 install: ## Put binary and unit in place; needs root, touches no configuration.
 	install -D -m 755 target/release/delivery-worker "$(DESTDIR)$(PREFIX)/bin/delivery-worker"
 	install -D -m 644 deploy/systemd/delivery-worker.service "$(DESTDIR)/etc/systemd/system/delivery-worker.service"
+
+bench: ## Measure what the worker costs: rate, CPU, memory, idle.
+	$(CARGO) bench --locked --bench load

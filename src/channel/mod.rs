@@ -162,6 +162,11 @@ impl Attempt {
         Attempt::unanswered(Outcome::Failed, refusal.cause, refusal.detail)
     }
 
+    /// Whether the envelope failed before anything was sent.
+    pub fn is_refusal(&self) -> bool {
+        self.outcome == Outcome::Failed && !self.answered
+    }
+
     /// The same with what the answer said of the rate.
     pub fn at_pace(mut self, pace: Option<Pace>) -> Attempt {
         self.pace = pace;

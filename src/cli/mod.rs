@@ -14,6 +14,7 @@ use crate::engine::Mode;
 use crate::render::{Library, Links, TemplateErrors};
 use crate::telemetry::logs;
 
+pub mod demo;
 pub mod render;
 pub mod run;
 pub mod vapid;
@@ -36,6 +37,12 @@ enum Command {
     Run,
     /// Deliver what is pending, then end
     Drain,
+    /// Show the whole thing at work on this machine, without any configuration
+    ///
+    /// An outbox, Resend and a push service, all of them stand-ins, and the worker between them. Nothing
+    /// is read from the environment but RUST_LOG and DELIVERY_LOG_FORMAT: RUST_LOG=info shows the worker's
+    /// own log too.
+    Demo(demo::DemoArgs),
     /// Show what one envelope becomes, without sending anything
     Render(render::RenderArgs),
     /// Make a VAPID key pair for push, or print the public half of the configured one
@@ -127,6 +134,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Run => return run::run(Mode::Daemon),
         Command::Drain => return run::run(Mode::Drain),
+        Command::Demo(args) => return demo::run(&args, |name| std::env::var(name).ok(), out),
         Command::Render(args) => {
             render::run(&args, &library(config::rendering(&Environment::of_process())?)?, out)?
         }

@@ -48,14 +48,14 @@ async fn reload(mut hangups: Signal, reloader: Reloader) {
 }
 
 /// SIGTERM and SIGINT, which ask for the same: the first to stop, the second to stop now.
-struct Signals(Mutex<(Signal, Signal)>);
+pub(super) struct Signals(Mutex<(Signal, Signal)>);
 
 impl Signals {
-    fn listen() -> std::io::Result<Signals> {
+    pub(super) fn listen() -> std::io::Result<Signals> {
         Ok(Signals(Mutex::new((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))))
     }
 
-    async fn next(&self) {
+    pub(super) async fn next(&self) {
         let mut signals = self.0.lock().await;
         let (terminate, interrupt) = &mut *signals;
         tokio::select! {

@@ -58,6 +58,8 @@ pub(super) struct Desk {
     policy: Policy,
     leasing: bool,
     stale: bool,
+    /// The last look for a lease has put others out of the way: they are decided, or wait.
+    pub(super) moved: bool,
 }
 
 /// One claimed lease, on its way through a worker.
@@ -114,6 +116,7 @@ impl Desk {
             },
             leasing: true,
             stale: false,
+            moved: false,
         }
     }
 
@@ -135,6 +138,7 @@ impl Desk {
     pub(super) fn next(&mut self, now: Now, templates: &Arc<Templates>) -> Next {
         self.leases.advance(now);
         self.stale = false;
+        self.moved = false;
         if !self.leasing || self.seam_gate().is_blocked() {
             return Next::Idle;
         }
@@ -142,6 +146,7 @@ impl Desk {
             if let Some(claim) = self.claim(key, probe, now, templates) {
                 return Next::Deliver(Box::new(claim));
             }
+            self.moved = true;
         }
         Next::Idle
     }
@@ -264,21 +269,26 @@ impl Desk {
         let Some(history) = self.leases.history_mut(claim.key) else { return };
         let verdict = self.policy.judge(history, &attempt, circumstances);
         let number = history.tries;
-        self.events.attempt(&AttemptEvent {
-            id: &who.id,
-            channel: &self.channel,
-            template: &claim.delivery.envelope.template,
-            gate: &route.gate,
-            number,
-            outcome: &attempt.outcome,
-            cause: attempt.cause,
-            detail: &attempt.detail,
-            took: now.mono.saturating_duration_since(claim.began.mono),
-            next_in: match &verdict {
-                Verdict::Again(wait) => Some(*wait),
-                Verdict::Settle(..) => None,
-            },
-        });
+        if attempt.is_refusal() {
+            let refusal = Refusal::new(attempt.cause, attempt.detail.clone());
+            self.events.refused(&who.id, &self.channel, &refusal);
+        } else {
+            self.events.attempt(&AttemptEvent {
+                id: &who.id,
+                channel: &self.channel,
+                template: &claim.delivery.envelope.template,
+                gate: &route.gate,
+                number,
+                outcome: &attempt.outcome,
+                cause: attempt.cause,
+                detail: &attempt.detail,
+                took: now.mono.saturating_duration_since(claim.began.mono),
+                next_in: match &verdict {
+                    Verdict::Again(wait) => Some(*wait),
+                    Verdict::Settle(..) => None,
+                },
+            });
+        }
         match change {
             Some(Change::Closed { cause, probe_in }) => {
                 self.events.gate_closed(&route.gate, cause, &attempt.detail, probe_in);

@@ -114,7 +114,14 @@ impl Lane {
                 return None;
             }
             let templates = self.shared.library.current();
-            let next = self.desk().next(self.now(), &templates);
+            let (next, moved) = {
+                let mut desk = self.desk();
+                (desk.next(self.now(), &templates), desk.moved)
+            };
+            if moved {
+                // There are acks to post, or waits that the timekeeper does not know.
+                self.nudge();
+            }
             match next {
                 Next::Deliver(claim) => return Some(Held { lane: self.clone(), claim: Some(claim) }),
                 Next::Idle => self.poll.notify_one(),

@@ -109,6 +109,24 @@ impl Log {
         })
     }
 
+    /// How often a provider was asked to take the message of `target`: the Idempotency-Key of a mail, the
+    /// token of a subscription.
+    pub fn attempts(&self, target: &str) -> usize {
+        let is_about = |event: &Event| match event {
+            Event::Mailed(mail) => mail.idempotency_key.as_deref() == Some(target),
+            Event::MailRepeated { key } => key == target,
+            Event::Pushed(push) => push.token == target,
+            Event::Refused(Refused { endpoint, target: of, .. }) => {
+                endpoint.is_provider() && of.as_deref() == Some(target)
+            }
+            Event::Faulted { endpoint, target: of, instead, .. } => {
+                endpoint.is_provider() && *instead && of == target
+            }
+            Event::Listed { .. } | Event::Acked(_) => false,
+        };
+        self.0.iter().filter(|entry| is_about(&entry.event)).count()
+    }
+
     /// How many faults have struck at `endpoint`.
     pub fn faults(&self, endpoint: Endpoint) -> usize {
         self.0
@@ -147,6 +165,15 @@ pub enum Endpoint {
     Push,
 }
 
+impl Endpoint {
+    fn is_provider(self) -> bool {
+        match self {
+            Endpoint::Mail | Endpoint::Push => true,
+            Endpoint::Page | Endpoint::Ack => false,
+        }
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone)]
 pub enum Event {
@@ -180,6 +207,8 @@ pub enum Event {
         target: String,
         /// Which fault.
         fault: String,
+        /// Whether it took the place of the endpoint's own answer, so that nothing was accepted.
+        instead: bool,
     },
 }
 
@@ -212,6 +241,8 @@ pub enum AckAnswer {
 pub struct Refused {
     /// At which endpoint.
     pub endpoint: Endpoint,
+    /// What the request was about, where that could be told.
+    pub target: Option<String>,
     /// The status of the answer.
     pub status: u16,
     /// What was wrong.

@@ -20,7 +20,7 @@ async fn a_mail_and_a_push_are_delivered_and_acked_once() {
     let program = stage.run().await;
 
     for ack in stage.acked(["week-31", "nudge-1"]).await {
-        assert_eq!(ack.posted, AckStatus::Delivered, "{}", ack.id);
+        assert_eq!((ack.posted, ack.detail), (AckStatus::Delivered, None), "{}", ack.id);
     }
     let log = stage.more_pages(3, "email").await;
     assert_eq!((log.mails().count(), log.pushes().count(), log.acks().count()), (1, 1, 2));

@@ -10,6 +10,7 @@ mod cli;
 mod draining;
 mod happy;
 mod harness;
+mod in_process;
 mod lanes;
 mod operator;
 mod outages;

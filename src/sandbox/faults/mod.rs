@@ -104,6 +104,10 @@ impl Fault {
         left && self.target.as_deref().is_none_or(|target| names.contains(&target))
     }
 
+    fn is_instead(&self) -> bool {
+        matches!((&self.what, self.stage), (What::Answer(_) | What::Cut, Stage::Before))
+    }
+
     fn count_down(&mut self) {
         if let Left::Times(times) = &mut self.left {
             *times = times.saturating_sub(1);
@@ -202,7 +206,8 @@ impl Faults {
 
     fn tell(&self, names: &[&str], fault: &Fault) {
         let target = names.first().copied().unwrap_or_default().to_owned();
-        self.journal.record(Event::Faulted { endpoint: self.endpoint, target, fault: fault.to_string() });
+        let (endpoint, fault, instead) = (self.endpoint, fault.to_string(), fault.is_instead());
+        self.journal.record(Event::Faulted { endpoint, target, fault, instead });
     }
 }
 

@@ -205,7 +205,7 @@ async fn receive(
     body: Bytes,
 ) -> Response {
     match service.check(&token, &headers, &body) {
-        Err(refusal) => service.refuse(&refusal),
+        Err(refusal) => service.refuse(&token, &refusal),
         Ok(push) => {
             let accept = || {
                 let location = format!("{}/message/{}", service.origin, fastrand::u64(..));
@@ -223,8 +223,10 @@ impl Service {
         self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refuse(&self, Refusal { status, why }: &Refusal) -> Response {
-        let refused = Refused { endpoint: Endpoint::Push, status: status.as_u16(), why: (*why).to_owned() };
+    fn refuse(&self, token: &str, Refusal { status, why }: &Refusal) -> Response {
+        let target = Some(token.to_owned());
+        let refused =
+            Refused { endpoint: Endpoint::Push, target, status: status.as_u16(), why: (*why).to_owned() };
         self.journal.record(Event::Refused(refused));
         (*status, Json(json!({"reason": why}))).into_response()
     }

@@ -129,14 +129,14 @@ struct Checked {
 
 async fn send(State(provider): State<Arc<Provider>>, headers: HeaderMap, body: Bytes) -> Response {
     if let Err(refusal) = provider.check_caller(&headers) {
-        return provider.refuse(refusal);
+        return provider.refuse(refusal, None);
     }
     let pace = match provider.take_place() {
         Ok(pace) => pace,
         Err(pace) => return limited(&provider, &pace),
     };
     let response = match check(&headers, &body) {
-        Err(refusal) => provider.refuse(refusal),
+        Err(refusal) => provider.refuse(refusal, None),
         Ok(Checked { key, draft }) => {
             let to = draft.to.clone();
             let names = [key.as_deref().unwrap_or(&to), &to];
@@ -218,18 +218,20 @@ impl Provider {
                     return accepted(&id);
                 }
                 Claim::OtherBody => {
-                    return self.refuse(Refusal::new(
+                    let refusal = Refusal::new(
                         StatusCode::CONFLICT,
                         "invalid_idempotent_request",
                         "This idempotency key has been used with a different request body",
-                    ));
+                    );
+                    return self.refuse(refusal, Some(key));
                 }
                 Claim::Concurrent => {
-                    return self.refuse(Refusal::new(
+                    let refusal = Refusal::new(
                         StatusCode::CONFLICT,
                         "concurrent_idempotent_requests",
                         "Another request with this idempotency key is in progress",
-                    ));
+                    );
+                    return self.refuse(refusal, Some(key));
                 }
             },
         };
@@ -237,9 +239,9 @@ impl Provider {
         accepted(&id)
     }
 
-    fn refuse(&self, refusal: Refusal) -> Response {
-        let (status, why) = (refusal.status().as_u16(), refusal.why());
-        self.journal.record(Event::Refused(Refused { endpoint: Endpoint::Mail, status, why }));
+    fn refuse(&self, refusal: Refusal, key: Option<&str>) -> Response {
+        let (status, why, target) = (refusal.status().as_u16(), refusal.why(), key.map(str::to_owned));
+        self.journal.record(Event::Refused(Refused { endpoint: Endpoint::Mail, target, status, why }));
         refusal.into_response()
     }
 }
@@ -254,7 +256,7 @@ fn limited(provider: &Provider, pace: &Pace) -> Response {
         "rate_limit_exceeded",
         format!("Too many requests: the limit is {} per second", pace.limit),
     );
-    let mut response = paced(provider.refuse(refusal), Some(pace));
+    let mut response = paced(provider.refuse(refusal, None), Some(pace));
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(pace.reset));
     response
 }

@@ -246,3 +246,22 @@ async fn no_second_has_more_requests_than_the_rate_and_the_headers_say_so() {
     assert_eq!(send(&sandbox, "e-4", &mail()).await.status, 429, "the second has not");
     assert_eq!(sandbox.resend.inbox().len(), 3);
 }
+
+#[tokio::test]
+async fn each_request_for_a_mail_counts_as_one_attempt_whatever_became_of_it() {
+    let sandbox = sandbox().await;
+    let faults = sandbox.resend.faults();
+    faults.add(Fault::cut());
+    faults.add(Fault::slow(Duration::ZERO));
+    faults.add(Fault::cut().after_accepting());
+    let ask_for = |body: &Value| ask(request(&sandbox, "e-1", body));
+    assert!(ask_for(&mail()).await.is_err(), "cut before");
+    assert_eq!(ask_for(&mail()).await.unwrap().status, 200, "late");
+    assert!(ask_for(&mail()).await.is_err(), "cut after");
+    assert_eq!(ask_for(&mail()).await.unwrap().status, 200, "repeated");
+    let mut other = mail();
+    other["subject"] = json!("Another");
+    assert_eq!(ask_for(&other).await.unwrap().status, 409);
+    let log = sandbox.journal.log();
+    assert_eq!((log.attempts("e-1"), log.attempts("e-2")), (5, 0));
+}

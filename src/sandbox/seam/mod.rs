@@ -181,6 +181,7 @@ impl App {
     fn refuse(&self, endpoint: Endpoint, Refusal(status, why): Refusal) -> Response {
         self.journal.record(Event::Refused(Refused {
             endpoint,
+            target: None,
             status: status.as_u16(),
             why: why.to_owned(),
         }));
