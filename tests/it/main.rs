@@ -6,6 +6,7 @@
 
 mod acks;
 mod architecture;
+mod chaos;
 mod cli;
 mod draining;
 mod happy;
