@@ -31,7 +31,11 @@ async fn work(config: Config, library: Library, mode: Mode) -> anyhow::Result<Re
     tokio::spawn(reload(signal(SignalKind::hangup())?, worker.reloader()));
     let admin = worker.admin_address().map(|address| address.to_string());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), admin, "delivering");
-    Ok(worker.run(mode, signals.next(), signals.next()).await)
+    let stop = async {
+        signals.next().await;
+        tracing::info!("stopping: nothing new is begun, what is on its way is finished");
+    };
+    Ok(worker.run(mode, stop, signals.next()).await)
 }
 
 /// SIGHUP: what was changed is taken in.

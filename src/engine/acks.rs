@@ -3,7 +3,7 @@
 //! Owns what must still be posted, when it is tried again, and which envelopes are settled. Pure: the
 //! caller passes the time. It must not know how an outcome came about or how a post is made.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
@@ -42,6 +42,7 @@ struct Pending {
     failures: u32,
     due: Instant,
     state: State,
+    blamed: Option<&'static str>,
     again: bool,
 }
 
@@ -103,7 +104,7 @@ impl Acks {
 
     fn insert(&mut self, id: EnvelopeId, decision: Decision, due: Instant, again: bool) {
         self.due.insert((due, id.clone()));
-        let pending = Pending { decision, failures: 0, due, state: State::Due, again };
+        let pending = Pending { decision, failures: 0, due, state: State::Due, blamed: None, again };
         if let Some(old) = self.pending.insert(id.clone(), pending)
             && old.due != due
         {
@@ -204,6 +205,23 @@ impl Acks {
     /// How many are on their way.
     pub fn count(&self) -> usize {
         self.pending.len()
+    }
+
+    /// Notes what the operator must mend before this ack can get through, by its name in metrics;
+    /// `None`: nothing of theirs.
+    pub fn blame(&mut self, id: &EnvelopeId, what: Option<&'static str>) {
+        if let Some(pending) = self.pending.get_mut(id) {
+            pending.blamed = what;
+        }
+    }
+
+    /// What the operator must mend, each with the number of acks that wait for it.
+    pub fn blamed(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        for what in self.pending.values().filter_map(|pending| pending.blamed) {
+            *counts.entry(what).or_default() += 1;
+        }
+        counts
     }
 
     /// Whether none is left that a flush can still bring through.

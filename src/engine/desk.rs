@@ -354,6 +354,7 @@ impl Desk {
         let for_good = error.is_final();
         let random = self.rng.f64();
         let wait = self.acks.fail(id, for_good, now.mono, random);
+        self.acks.blame(id, error.is_setup().then(|| error.label()));
         self.events.ack_failed(id, &self.channel, error, wait);
         if for_good {
             self.leases.make_way(id);

@@ -106,6 +106,8 @@ impl Desk {
                 reasons.push(Unready::GateClosed { label: id.label(), cause });
             }
         }
+        let blamed = self.acks.blamed().into_iter();
+        reasons.extend(blamed.map(|(error, count)| Unready::AcksFail { count, error }));
         if self.acks.refused() > 0 {
             reasons.push(Unready::AcksRefused { count: self.acks.refused() });
         }

@@ -145,6 +145,20 @@ impl SeamError {
         matches!(self, SeamError::Refused(_))
     }
 
+    /// Whether the operator must mend a setting, here or at the app, before any answer is another.
+    pub fn is_setup(&self) -> bool {
+        match self {
+            SeamError::TokenRefused
+            | SeamError::NotReady
+            | SeamError::Redirected { .. }
+            | SeamError::Unreadable => true,
+            SeamError::Unreachable
+            | SeamError::Status(_)
+            | SeamError::Refused(_)
+            | SeamError::TooLarge(_) => false,
+        }
+    }
+
     /// The name in metrics.
     pub fn label(&self) -> &'static str {
         match self {

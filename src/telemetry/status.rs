@@ -117,6 +117,13 @@ pub enum Unready {
     },
     /// Acks do not get through, so no new sends begin.
     AcksBlocked,
+    /// The seam answers acks in a way that only the operator can mend.
+    AcksFail {
+        /// How many.
+        count: usize,
+        /// What the seam client said last, from its closed set.
+        error: &'static str,
+    },
     /// The seam refuses some acks for good.
     AcksRefused {
         /// How many.
@@ -157,6 +164,7 @@ impl Unready {
             Unready::GateClosed { .. } => "gate_closed",
             Unready::Seam { .. } => "seam",
             Unready::AcksBlocked => "acks_blocked",
+            Unready::AcksFail { .. } => "acks_fail",
             Unready::AcksRefused { .. } => "acks_refused",
             Unready::UnreadableVersion { .. } => "unreadable_version",
             Unready::ClockSkew { .. } => "clock_skew",
@@ -165,10 +173,11 @@ impl Unready {
     }
 
     /// The names of every reason.
-    pub const LABELS: [&'static str; 7] = [
+    pub const LABELS: [&'static str; 8] = [
         "gate_closed",
         "seam",
         "acks_blocked",
+        "acks_fail",
         "acks_refused",
         "unreadable_version",
         "clock_skew",
@@ -183,6 +192,7 @@ impl fmt::Display for Unready {
             Unready::GateClosed { label, cause } => write!(f, "the gate of {label} is closed: {cause}"),
             Unready::Seam { error } => write!(f, "no page comes from the seam: {error}"),
             Unready::AcksBlocked => f.write_str("acks do not get through: no new sends until one does"),
+            Unready::AcksFail { count, error } => write!(f, "{count} ack(s) do not get through: {error}"),
             Unready::AcksRefused { count } => write!(f, "the seam refuses {count} ack(s) for good"),
             Unready::UnreadableVersion { count } => {
                 write!(f, "{count} envelope(s) of a schema version that this build does not read")

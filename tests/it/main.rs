@@ -4,6 +4,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+mod acks;
 mod architecture;
+mod chaos;
 mod cli;
+mod draining;
+mod happy;
+mod harness;
 mod in_process;
+mod lanes;
+mod operator;
+mod outages;
+mod page;
+mod privacy;
+mod reload;
+mod stopping;
