@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::retry::{Schedule, spread};
 use crate::envelope::EnvelopeId;
 use crate::outbox::Ack;
-use crate::outcome::{AckStatus, Cause};
+use crate::outcome::{AckStatus, Cause, Detail, Refusal};
 
 #[cfg(test)]
 mod tests;
@@ -191,10 +191,11 @@ impl Acks {
         }
     }
 
-    /// Posts the status of a settled envelope again.
-    pub fn repeat(&mut self, id: EnvelopeId, ack: Ack, now: Instant) {
-        let cause = self.settled.peek(&digest(&id)).map_or(Cause::OutcomeUnknown, |known| known.cause);
-        self.insert(id, Decision { ack, cause, first_listed: now }, now, true);
+    /// Posts the status of a settled envelope again; of what was said with it the cause is remembered.
+    pub fn repeat(&mut self, id: &EnvelopeId, now: Instant) {
+        let Some(&Settled { status, cause, .. }) = self.settled.peek(&digest(id)) else { return };
+        let ack = Ack { status, detail: Refusal::new(cause, Detail::default()).ack_detail() };
+        self.insert(id.clone(), Decision { ack, cause, first_listed: now }, now, true);
     }
 
     /// Whether an ack of this envelope is on its way.

@@ -17,7 +17,7 @@ use super::leases::{Key, Leases, State};
 use super::retry::{Circumstances, Policy, Schedule, Verdict, outcome_unknown};
 use super::window::{Request, Window};
 use super::{LaneSettings, Settings};
-use crate::channel::{Attempt, Channel, Delivery, Gating};
+use crate::channel::{Attempt, Channel, Delivery, GateId, Gating};
 use crate::clock::{Moment, Now};
 use crate::envelope::{ChannelName, Envelope, EnvelopeId};
 use crate::outbox::{Ack, Acked, SeamError};
@@ -27,7 +27,7 @@ use crate::telemetry::events::{AckEvent, AttemptEvent, Events};
 
 /// The two clocks may differ by this much before nothing is failed as expired.
 const SKEW_BOUND: TimeDelta = TimeDelta::seconds(60);
-/// An expired envelope that is held for a skewed clock is looked at again after this.
+/// An envelope that is held for a skewed clock is looked at again after this.
 const SKEW_RECHECK: Duration = Duration::from_secs(5);
 /// Another lane may open the seam's gate: a lane that it stops looks again after this.
 const BLOCKED_RECHECK: Duration = Duration::from_secs(1);
@@ -156,13 +156,13 @@ impl Desk {
 
     /// A due probe first; else the oldest fresh head at a gate that lets it through.
     fn choose(&mut self, now: Now) -> Option<(Key, bool)> {
-        let skewed = self.skew(now).is_some();
+        let ahead = self.ahead(now);
         for gate in self.gates.to_probe(now) {
             // What is held for a skewed clock cannot be sent, so it is no probe.
             let candidates = self
                 .leases
                 .probe_candidates(&gate, now)
-                .filter(|(_, lease)| !(skewed && lease.has_expired(now)));
+                .filter(|(_, lease)| !lease.is_held_for_skew(now, ahead));
             let longest_ago = candidates
                 .min_by_key(|(key, l)| (self.gates.last_tried(&l.route.destination), l.first_listed, *key));
             if let Some((key, _)) = longest_ago {
@@ -192,10 +192,17 @@ impl Desk {
             self.leases.not_yet_due(key);
             return None;
         }
-        if let Some(expires_at) = envelope.expires_at.filter(|instant| *instant <= now.wall) {
-            self.expire(key, &envelope, expires_at, now);
+        let ahead = self.ahead(now);
+        if self.leases.get(key)?.is_held_for_skew(now, ahead) {
+            self.leases.wait(key, now.mono + SKEW_RECHECK);
             return None;
         }
+        if let Some(expires_at) = envelope.expires_at.filter(|instant| *instant <= now.wall) {
+            let detail = Detail::scrub(&format!("its last moment was {}", expires_at.to_rfc3339()), &[]);
+            self.fail(key, &envelope, &Refusal::new(Cause::Expired, detail), now);
+            return None;
+        }
+        let lease = self.leases.get(key)?;
         if self.policy.is_unprotected(&lease.history, now) {
             self.fail(key, &envelope, &outcome_unknown(), now);
             return None;
@@ -221,15 +228,6 @@ impl Desk {
         })
     }
 
-    fn expire(&mut self, key: Key, envelope: &Envelope, expires_at: DateTime<Utc>, now: Now) {
-        if self.skew(now).is_some() {
-            self.leases.wait(key, now.mono + SKEW_RECHECK);
-            return;
-        }
-        let detail = Detail::scrub(&format!("its last moment was {}", expires_at.to_rfc3339()), &[]);
-        self.fail(key, envelope, &Refusal::new(Cause::Expired, detail), now);
-    }
-
     /// Decides `failed` without an attempt.
     fn fail(&mut self, key: Key, envelope: &Envelope, refusal: &Refusal, now: Now) {
         self.events.refused(&envelope.id, &self.channel, refusal);
@@ -245,13 +243,12 @@ impl Desk {
         self.acks.push(id, decision, now.mono);
     }
 
-    /// By how many seconds this machine's clock is ahead of the seam's, where that is too much. The
-    /// seam's clock is carried on from the last page, so that a jump shows before the next one.
-    pub(super) fn skew(&mut self, now: Now) -> Option<i64> {
-        let ahead =
-            self.clock_ahead(now).filter(|ahead| ahead.abs() > SKEW_BOUND).map(|ahead| ahead.num_seconds());
-        if let (Some(seconds), false) = (ahead, self.skewed) {
-            self.events.clock_skew(&self.channel, seconds);
+    /// By how much this machine's clock is ahead of the seam's, where that is too much. The seam's clock
+    /// is carried on from the last page, so that a jump shows before the next one.
+    pub(super) fn ahead(&mut self, now: Now) -> Option<TimeDelta> {
+        let ahead = self.clock_ahead(now).filter(|ahead| ahead.abs() > SKEW_BOUND);
+        if let (Some(ahead), false) = (ahead, self.skewed) {
+            self.events.clock_skew(&self.channel, ahead.num_seconds());
         }
         self.skewed = ahead.is_some();
         ahead
@@ -265,11 +262,19 @@ impl Desk {
 
     /// An attempt came to its end: the envelope is acked, or waits, or a gate closes.
     pub(super) fn settle(&mut self, claim: &Claim, attempt: Attempt, now: Now) {
+        let ahead = self.ahead(now);
         let Some(lease) = self.leases.get(claim.key) else { return };
-        let (route, expires_at) = (lease.route.clone(), lease.envelope.expires_at);
+        // A clock that cannot be believed ends nothing.
+        let expires_at = lease.envelope.expires_at.filter(|_| ahead.is_none());
+        let route = lease.route.clone();
         let who = Suspect { id: lease.envelope.id.clone(), destination: route.destination.clone() };
         let at = Moment { now, random: self.rng.f64() };
         let gate = self.gates.get_mut(&route.gate, now);
+        if attempt.cause == Cause::Expired && ahead.is_some() {
+            gate.abandon(claim.ticket);
+            self.leases.wait(claim.key, now.mono + SKEW_RECHECK);
+            return;
+        }
         let attempt = if gate.is_refusal_run(&attempt, &who) { as_our_settings(attempt) } else { attempt };
         let change = gate.end(claim.ticket, &attempt, &who, at);
         let circumstances =
@@ -277,33 +282,8 @@ impl Desk {
         let Some(history) = self.leases.history_mut(claim.key) else { return };
         let verdict = self.policy.judge(history, &attempt, circumstances);
         let number = history.tries;
-        if attempt.is_refusal() {
-            let refusal = Refusal::new(attempt.cause, attempt.detail.clone());
-            self.events.refused(&who.id, &self.channel, &refusal);
-        } else {
-            self.events.attempt(&AttemptEvent {
-                id: &who.id,
-                channel: &self.channel,
-                template: &claim.delivery.envelope.template,
-                gate: &route.gate,
-                number,
-                outcome: &attempt.outcome,
-                cause: attempt.cause,
-                detail: &attempt.detail,
-                took: now.mono.saturating_duration_since(claim.began.mono),
-                next_in: match &verdict {
-                    Verdict::Again(wait) => Some(*wait),
-                    Verdict::Settle(..) => None,
-                },
-            });
-        }
-        match change {
-            Some(Change::Closed { cause, probe_in }) => {
-                self.events.gate_closed(&route.gate, cause, &attempt.detail, probe_in);
-            }
-            Some(Change::Opened { closed_for }) => self.events.gate_opened(&route.gate, closed_for),
-            None => {}
-        }
+        self.tell(claim, &attempt, (number, &verdict), now);
+        self.tell_change(&route.gate, change, &attempt.detail);
         match verdict {
             Verdict::Settle(status, reason) => self.decide(claim.key, status, &reason, now),
             Verdict::Again(wait) => {
@@ -314,6 +294,40 @@ impl Desk {
                     self.events.withdrawn(&id, &self.channel);
                 }
             }
+        }
+    }
+
+    fn tell(&self, claim: &Claim, attempt: &Attempt, (number, verdict): (u32, &Verdict), now: Now) {
+        let Envelope { id, template, .. } = &*claim.delivery.envelope;
+        let Some(lease) = self.leases.get(claim.key) else { return };
+        if attempt.is_refusal() {
+            let refusal = Refusal::new(attempt.cause, attempt.detail.clone());
+            return self.events.refused(id, &self.channel, &refusal);
+        }
+        self.events.attempt(&AttemptEvent {
+            id,
+            channel: &self.channel,
+            template,
+            gate: &lease.route.gate,
+            number,
+            outcome: &attempt.outcome,
+            cause: attempt.cause,
+            detail: &attempt.detail,
+            took: now.mono.saturating_duration_since(claim.began.mono),
+            next_in: match verdict {
+                Verdict::Again(wait) => Some(*wait),
+                Verdict::Settle(..) => None,
+            },
+        });
+    }
+
+    fn tell_change(&self, gate: &GateId, change: Option<Change>, detail: &Detail) {
+        match change {
+            Some(Change::Closed { cause, probe_in }) => {
+                self.events.gate_closed(gate, cause, detail, probe_in)
+            }
+            Some(Change::Opened { closed_for }) => self.events.gate_opened(gate, closed_for),
+            None => {}
         }
     }
 

@@ -69,10 +69,11 @@ impl Desk {
             self.take_in(element, &mut pass);
         }
         let listed = page.elements.len();
-        // A full page may have no place for the youngest, however many were held: an older envelope whose
-        // reader has come back takes one.
-        let whole = listed < usize::from(request.limit);
-        let coverage = if whole { Coverage::All } else { Coverage::OlderThanLast };
+        // A full page with a place for everybody answers for everybody, but where older envelopes have come
+        // back in such number that they push out the youngest. Those are then forgotten for one poll, which
+        // costs less than sending what was withdrawn.
+        let all = usize::from(request.limit) >= request.held || listed < usize::from(request.limit);
+        let coverage = if all { Coverage::All } else { Coverage::OlderThanLast };
         let applied = self.leases.apply(pass.listings, coverage, now);
         for id in &applied.withdrawn {
             self.events.withdrawn(id, &self.channel);
@@ -87,7 +88,7 @@ impl Desk {
         self.events.page(&self.channel, &PageEvent { listed, new: pass.new, limit: request.limit, took });
         self.watch_for_crowding(request, now);
         self.tidy(now);
-        self.skew(now);
+        self.ahead(now);
     }
 
     /// A poll failed. Returns the wait until the next.
@@ -118,8 +119,7 @@ impl Desk {
             Memory::Settled => pass.dead += 1,
             Memory::Relisted(status) => {
                 self.events.relisted(id, &self.channel, status);
-                let detail = Refusal::new(Cause::Accepted, Default::default()).ack_detail();
-                self.acks.repeat(id.clone(), Ack { status, detail }, now.mono);
+                self.acks.repeat(id, now.mono);
             }
         }
     }

@@ -121,7 +121,11 @@ impl Lane {
                 self.nudge();
             }
             match next {
-                Next::Deliver(claim) => return Some(Held { lane: self.clone(), claim: Some(claim) }),
+                Next::Deliver(claim) => {
+                    // A spaced gate has a new next slot, which somebody must wait for.
+                    self.timer.notify_one();
+                    return Some(Held { lane: self.clone(), claim: Some(claim) });
+                }
                 Next::Idle => self.poll.notify_one(),
             }
             tokio::select! {

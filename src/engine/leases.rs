@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::history::History;
 use crate::channel::{Destination, GateId, Route};
@@ -355,8 +355,11 @@ impl Lease {
         self.due
     }
 
-    /// Whether its `expires_at` has come.
-    pub fn has_expired(&self, now: Now) -> bool {
-        self.envelope.expires_at.is_some_and(|instant| instant <= now.wall)
+    /// Whether it is kept back because this machine's clock, `ahead` of the seam's by too much, says what
+    /// it cannot be believed: that it has expired, or that its `not_before` has come.
+    pub fn is_held_for_skew(&self, now: Now, ahead: Option<TimeDelta>) -> bool {
+        let Some(ahead) = ahead else { return false };
+        let expired = self.envelope.expires_at.is_some_and(|instant| instant <= now.wall);
+        expired || self.envelope.not_before.is_some_and(|instant| instant > now.wall - ahead)
     }
 }

@@ -161,7 +161,9 @@ impl Policy {
             Outcome::Unclear { .. } => {
                 history.unclear_since.get_or_insert(facts.at.now.mono);
             }
-            Outcome::Retry { .. } | Outcome::Pause { .. } => history.refused |= attempt.answered,
+            Outcome::Retry { .. } | Outcome::Pause { .. } => {
+                history.refused |= is_plain_refusal(attempt.cause)
+            }
             Outcome::Delivered { .. }
             | Outcome::Bounced
             | Outcome::Complained
@@ -171,6 +173,12 @@ impl Policy {
         let refused = matches!(attempt.outcome, Outcome::Pause { scope: Scope::Destination, .. });
         history.paused = refused && !costs && attempt.cause != Cause::RateLimited;
     }
+}
+
+/// Whether the provider has read the message and said no to it. A rate limit or an outage says nothing of
+/// what an earlier process may have sent with the same key.
+fn is_plain_refusal(cause: Cause) -> bool {
+    matches!(cause, Cause::SenderSettings | Cause::UnexpectedAnswer)
 }
 
 /// The reason of an envelope whose unclear attempt can no longer be repeated without harm.

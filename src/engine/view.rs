@@ -15,21 +15,24 @@ impl Desk {
     /// Whether nothing more will happen by itself soon: a page that was requested after the last ack
     /// shows only envelopes that are not due, paused or unreadable. Acks that the seam refuses for good
     /// are not waited for.
-    pub(super) fn is_at_rest(&self, now: Now) -> bool {
+    pub(super) fn is_at_rest(&mut self, now: Now) -> bool {
         let Some(request) = self.last_request else { return false };
         let seen = self.last_settled.is_none_or(|settled| request.began > settled);
         let whole = !self.window.is_full() || self.window.is_widest(request);
         let quiet = self.acks.is_flushed() && self.window.trouble().is_none();
-        seen && whole && quiet && self.leases.iter().all(|(key, lease)| self.is_resting(key, lease, now))
+        if !seen || !whole || !quiet {
+            return false;
+        }
+        let ahead = self.ahead(now);
+        let held = |lease: &Lease| lease.is_held_for_skew(now, ahead);
+        self.leases.iter().all(|(key, lease)| self.is_resting(key, lease) || held(lease))
     }
 
-    fn is_resting(&self, key: Key, lease: &Lease, now: Now) -> bool {
+    fn is_resting(&self, key: Key, lease: &Lease) -> bool {
         match lease.state() {
             State::Decided => true,
             State::Sending { .. } => false,
-            State::Ready | State::Waiting { .. } => {
-                !lease.is_due() || self.is_paused(key, lease) || (self.skewed && lease.has_expired(now))
-            }
+            State::Ready | State::Waiting { .. } => !lease.is_due() || self.is_paused(key, lease),
         }
     }
 
@@ -114,7 +117,7 @@ impl Desk {
         if self.unreadable > 0 {
             reasons.push(Unready::UnreadableVersion { count: self.unreadable });
         }
-        if let Some(seconds) = self.skew(now) {
+        if let Some(seconds) = self.ahead(now).map(|ahead| ahead.num_seconds()) {
             reasons.push(Unready::ClockSkew { seconds });
         }
         reasons

@@ -159,7 +159,7 @@ fn a_page_requested_later_brings_the_ack_again_with_growing_backoff() {
         assert_eq!(acks.recall(&id("a"), early, early - Duration::from_millis(1)), Memory::Settled);
         now = early + Duration::from_millis(1);
         assert_eq!(acks.recall(&id("a"), now, now), Memory::Relisted(AckStatus::Delivered));
-        acks.repeat(id("a"), ack(), now);
+        acks.repeat(&id("a"), now);
         assert!(acks.contains(&id("a")));
         assert_eq!(due(&mut acks, now), ["a"]);
         let done = acks.settle(&id("a"), now).unwrap();

@@ -260,13 +260,16 @@ fn what_is_plainly_refused_may_be_repeated_for_ever() {
 }
 
 #[test]
-fn only_an_answer_refuses_plainly() {
+fn only_a_no_to_the_message_itself_refuses_plainly() {
     let refused = |attempt: &Attempt| {
         let mut history = History::default();
         judge(&mut history, attempt, facts(start()));
         history.refused
     };
-    assert!(refused(&retry(Cause::ResourceLocked)));
+    assert!(refused(&retry(Cause::UnexpectedAnswer)));
+    for says_nothing in [Cause::RateLimited, Cause::Unavailable, Cause::ResourceLocked] {
+        assert!(!refused(&retry(says_nothing)), "{says_nothing}: an earlier process may have sent it");
+    }
     assert!(refused(&pause(Scope::Provider, Cause::SenderSettings, None)));
     assert!(!refused(&failing(Outcome::Unclear { after: None }, Cause::ServerError)));
     let unsent = Attempt::unanswered(Outcome::Retry { after: None }, Cause::Connect, Detail::default());

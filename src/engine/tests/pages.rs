@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::carrier::Answer;
-use super::outbox::{Fault, mail};
+use super::outbox::{Fault, mail, push};
 use super::world::{Setup, World, fixed, hours, secs};
 use crate::outbox::SeamError;
 use crate::outcome::AckStatus;
@@ -90,27 +90,19 @@ async fn a_seam_that_is_down_is_asked_with_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_page_drops_what_it_leaves_out_but_not_what_it_has_no_place_for() {
-    let world = Setup::email(2).page_limit(4).start(|w| {
-        for id in ["m1", "m2", "m3", "m4"] {
-            w.carrier().next(id, [Answer::busy_for(secs(300))]);
-        }
-        w.outbox.add_all((0..5).map(|n| mail(format!("m{n}"))));
-        w.outbox.withdraw("m0");
+async fn a_full_page_with_a_place_for_everybody_answers_for_everybody() {
+    let world = Setup::push(2).page_limit(8).start(|w| {
+        w.carrier().all(Answer::accepted().after(secs(1)));
+        w.carrier().next("youngest", [Answer::busy_for(secs(7))]);
+        w.outbox.add_all((0..7).map(|n| push(format!("p{n}"), "fcm")));
+        w.outbox.add(push("youngest", "mozilla"));
+        w.outbox.add_all((8..40).map(|n| push(format!("p{n}"), "fcm")));
     });
-    world.until("four wait", |w| w.leases(LeaseState::Waiting) == 4).await;
-    world.pass(secs(20)).await;
-    world.outbox.restore("m0");
-    assert_eq!(world.until_acked("m0").await, AckStatus::Delivered);
-    assert_eq!(world.leases(LeaseState::Waiting), 4, "m0 took the place of m4 in the page");
-    world.carrier().always("m5", Answer::accepted().after(secs(2)));
-    world.outbox.add(mail("m5"));
-    world.outbox.withdraw("m2");
-    world.until("m5 is on its way", |w| !w.carrier().tries_of("m5").is_empty()).await;
-    assert_eq!(world.leases(LeaseState::Waiting), 3, "the page was full without m2");
-    world.until_delivered(5).await;
-    assert_eq!(world.carrier().tries_of("m2").len(), 1);
-    assert!(world.carrier().tries_of("m4")[1].began >= secs(300), "its wait was kept");
+    world.until("it waits", |w| w.leases(LeaseState::Waiting) == 1).await;
+    world.outbox.withdraw("youngest");
+    world.until_delivered(39).await;
+    assert!(world.outbox.polls().iter().filter(|poll| poll.at < secs(7)).count() > 1);
+    assert_eq!(world.carrier().tries_of("youngest").len(), 1, "its listing was still fresh at its retry");
 }
 
 #[tokio::test(start_paused = true)]

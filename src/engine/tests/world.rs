@@ -3,7 +3,7 @@
 //! A history is the same each time: the runtime has one thread, clocks are virtual, jitter is seeded.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -16,7 +16,7 @@ use super::outbox::Outbox;
 use crate::channel::{Channel, Gating, Rate};
 use crate::engine::{Engine, LaneSettings, Mode, Parts, Report, Settings};
 use crate::outcome::AckStatus;
-use crate::render::Library;
+use crate::render::{Library, Links};
 use crate::telemetry::events::Events;
 use crate::telemetry::status::{LaneStatus, LeaseState, StatusSource, Unready};
 
@@ -33,6 +33,15 @@ pub(super) fn secs(seconds: u64) -> Duration {
 
 pub(super) fn hours(hours: u64) -> Duration {
     Duration::from_secs(hours * 3600)
+}
+
+/// Loaded once: the templates are not what these tests are about.
+fn library() -> Arc<Library> {
+    static LIBRARY: LazyLock<Arc<Library>> = LazyLock::new(|| {
+        let links = Links::new(&"https://app.test".parse().unwrap(), "/unsubscribe").unwrap();
+        Arc::new(Library::load(None, links).unwrap())
+    });
+    LIBRARY.clone()
 }
 
 /// A rate of so many a second.
@@ -125,7 +134,7 @@ impl Setup {
         let engine = Engine::new(Parts {
             seam: outbox.clone(),
             channels: channels.collect(),
-            library: Arc::new(Library::default()),
+            library: library(),
             clock: clock.clone(),
             events: Events::default(),
             settings: self.settings,
