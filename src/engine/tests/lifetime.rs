@@ -3,7 +3,8 @@
 use super::carrier::Answer;
 use super::outbox::mail;
 use super::world::{Setup, World, fixed, hours, secs};
-use crate::outcome::{AckStatus, Cause};
+use crate::channel::Attempt;
+use crate::outcome::{AckStatus, Cause, Detail, Refusal};
 use crate::telemetry::status::Unready;
 
 const DAY: i64 = 24 * 3600;
@@ -107,4 +108,43 @@ async fn a_clock_that_is_set_back_does_not_send_before_not_before() {
     assert_eq!(world.until_acked("a").await, AckStatus::Delivered);
     let began = world.carrier().tries_of("a")[0].began;
     assert!(began >= secs(660) && began < secs(667), "{began:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_ahead_sends_nothing_before_not_before() {
+    let world = Setup::email(1).start(|w| w.outbox.add(mail("a").not_before(secs(600))));
+    world.until("it is listed", |w| w.outbox.polls().len() == 1).await;
+    world.clock.set_wrong_by(DAY);
+    world.until_delivered(1).await;
+    let began = world.carrier().tries()[0].began;
+    assert!(began >= secs(600) && began < secs(607), "{began:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_fails_under_a_wrong_clock_is_repeated_all_the_same() {
+    let world = Setup::email(1).start(|w| {
+        w.carrier().next("a", [Answer::unavailable().after(secs(3))]);
+        w.outbox.add(mail("a").expires(hours(6)));
+    });
+    world.until("it is on its way", |w| !w.carrier().tries().is_empty()).await;
+    world.clock.set_wrong_by(DAY);
+    world.pass(secs(30)).await;
+    assert_eq!(world.outbox.posts(), [], "the wrong clock says that its life is over");
+    world.clock.set_wrong_by(0);
+    world.until_delivered(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_channel_calls_expired_under_a_wrong_clock_is_held() {
+    let expired = Refusal::new(Cause::Expired, Detail::fixed("a week old"));
+    let world = Setup::email(1).start(|w| {
+        w.carrier().next("a", [Answer::exactly(Attempt::refusal(expired)).after(secs(3))]);
+        w.outbox.add(mail("a"));
+    });
+    world.until("it is on its way", |w| !w.carrier().tries().is_empty()).await;
+    world.clock.set_wrong_by(DAY);
+    world.pass(secs(4)).await;
+    assert_eq!(world.outbox.posts(), []);
+    world.clock.set_wrong_by(0);
+    world.until_delivered(1).await;
 }

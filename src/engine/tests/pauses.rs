@@ -143,3 +143,11 @@ async fn sender_settings_close_the_gate_at_the_first_refusal() {
     world.pass(hours(2)).await;
     assert_eq!(world.outbox.posts(), []);
 }
+
+#[tokio::test(start_paused = true)]
+async fn slow_answers_do_not_slow_the_rate() {
+    let world = pending(4, Setup::email_at(fixed(2), 4), Answer::accepted().after(secs(9)));
+    world.until_delivered(4).await;
+    let began: Vec<_> = world.carrier().tries().iter().map(|t| t.began.as_millis()).collect();
+    assert_eq!(began, [0, 500, 1000, 1500]);
+}
