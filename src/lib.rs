@@ -1,7 +1,7 @@
 //! delivery-worker: drains an app's outbox and delivers each envelope by email or push.
 //!
 //! Read ARCHITECTURE.md for the map. The order of dependence is
-//! `cli → engine → channel → render → envelope, outcome`.
+//! `cli → worker → engine → channel → render → envelope, outcome`.
 
 pub mod channel;
 pub mod cli;

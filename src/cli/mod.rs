@@ -138,7 +138,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Render(args) => {
             render::run(&args, &library(config::rendering(&Environment::of_process())?)?, out)?
         }
-        Command::Vapid(args) => vapid::run(&args, |name| std::env::var(name).ok(), out)?,
+        Command::Vapid(args) => vapid::run(&args, &Environment::of_process(), out)?,
     }
     Ok(Exit::Clean)
 }

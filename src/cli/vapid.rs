@@ -4,15 +4,13 @@
 
 use std::io::Write;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, Subcommand};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 
+use super::Failure;
 use crate::channel::push::VapidKey;
-
-/// The variable that holds the key, or, with `_FILE` behind it, the path of its file.
-const VARIABLE: &str = "VAPID_PRIVATE_KEY";
-const FILE_VARIABLE: &str = "VAPID_PRIVATE_KEY_FILE";
+use crate::config::{self, Environment, variables};
 
 /// Make a VAPID key pair, or print the public half of the one that is configured.
 #[derive(Debug, Args)]
@@ -29,63 +27,46 @@ enum VapidCommand {
     Public,
 }
 
-/// Runs the command; `env` looks up a variable, `out` is standard output.
+/// Runs the command in the environment `env`; `out` is standard output.
 ///
 /// # Errors
 /// The key is not configured or cannot be read; the variable is named, its value never shown.
-pub fn run(
-    args: &VapidArgs,
-    env: impl Fn(&str) -> Option<String>,
-    out: &mut impl Write,
-) -> anyhow::Result<()> {
-    match args.command {
-        VapidCommand::Generate => {
-            let key = VapidKey::generate()?;
-            writeln!(out, "# For the worker. A secret: keep it with the others, and keep it, since every")?;
-            writeln!(out, "# subscription is bound to it and is lost with it.")?;
-            writeln!(out, "{VARIABLE}={}", key.private_base64url().expose_secret())?;
-            writeln!(
-                out,
-                "# For the app: what its page gives to pushManager.subscribe as applicationServerKey."
-            )?;
-            writeln!(out, "VAPID_PUBLIC_KEY={}", key.public_base64url())?;
-        }
-        VapidCommand::Public => writeln!(out, "{}", configured(env)?.public_base64url())?,
-    }
-    Ok(())
+pub fn run(args: &VapidArgs, env: &Environment, out: &mut impl Write) -> Result<(), Failure> {
+    let lines = match args.command {
+        VapidCommand::Generate => pair(&VapidKey::generate().map_err(anyhow::Error::from)?),
+        VapidCommand::Public => config::vapid_key(env)?.public_base64url().to_owned(),
+    };
+    Ok(writeln!(out, "{lines}").context("writing the key")?)
 }
 
-fn configured(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<VapidKey> {
-    let set = |name| env(name).filter(|value| !value.trim().is_empty());
-    let (variable, text) = match (set(VARIABLE), set(FILE_VARIABLE)) {
-        (Some(_), Some(_)) => bail!("{VARIABLE} and {FILE_VARIABLE} are both set; unset one of them"),
-        (Some(text), None) => (VARIABLE, text),
-        (None, Some(path)) => {
-            let text = std::fs::read_to_string(path.trim())
-                .with_context(|| format!("{FILE_VARIABLE} names a file that cannot be read"))?;
-            (FILE_VARIABLE, text)
-        }
-        (None, None) => {
-            bail!("{VARIABLE} is not set; `delivery-worker vapid generate` makes a key pair")
-        }
-    };
-    VapidKey::parse(&SecretString::from(text)).with_context(|| variable.to_owned())
+fn pair(key: &VapidKey) -> String {
+    format!(
+        "# For the worker. A secret: keep it with the others, and keep it, since every\n\
+         # subscription is bound to it and is lost with it.\n\
+         {}={}\n\
+         # For the app: what its page gives to pushManager.subscribe as applicationServerKey.\n\
+         VAPID_PUBLIC_KEY={}",
+        variables::VAPID_PRIVATE_KEY.name,
+        key.private_base64url().expose_secret(),
+        key.public_base64url()
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run_with(command: VapidCommand, env: &[(&str, &str)]) -> anyhow::Result<String> {
-        let lookup =
-            |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+    fn run_with(command: VapidCommand, env: &[(&str, &str)]) -> Result<String, Failure> {
         let mut out = Vec::new();
-        run(&VapidArgs { command }, lookup, &mut out)?;
-        Ok(String::from_utf8(out)?)
+        run(&VapidArgs { command }, &env.iter().copied().collect(), &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
     }
 
     fn public(env: &[(&str, &str)]) -> Result<String, String> {
-        run_with(VapidCommand::Public, env).map_err(|error| format!("{error:#}"))
+        run_with(VapidCommand::Public, env).map_err(|failure| match failure {
+            Failure::Configuration(problems) => problems.join("\n"),
+            Failure::Other(error) => panic!("{error:#}"),
+        })
     }
 
     fn generated() -> (String, String) {
@@ -110,9 +91,15 @@ mod tests {
         let (private, public_half) = generated();
         for (env, variable) in [
             (vec![], "VAPID_PRIVATE_KEY is not set"),
-            (vec![("VAPID_PRIVATE_KEY", private.as_str()), ("VAPID_PRIVATE_KEY_FILE", "/x")], "both set"),
-            (vec![("VAPID_PRIVATE_KEY_FILE", "/no/such/file")], "VAPID_PRIVATE_KEY_FILE names a file"),
-            (vec![("VAPID_PRIVATE_KEY", public_half.as_str())], "VAPID_PRIVATE_KEY: holds the public half"),
+            (
+                vec![("VAPID_PRIVATE_KEY", private.as_str()), ("VAPID_PRIVATE_KEY_FILE", "/x")],
+                "set one of them",
+            ),
+            (
+                vec![("VAPID_PRIVATE_KEY_FILE", "/no/such/file")],
+                "VAPID_PRIVATE_KEY cannot be read from the file",
+            ),
+            (vec![("VAPID_PRIVATE_KEY", public_half.as_str())], "VAPID_PRIVATE_KEY holds the public half"),
         ] {
             let error = public(&env).unwrap_err();
             assert!(error.contains(variable), "{error}");

@@ -5,7 +5,6 @@ use secrecy::ExposeSecret;
 use tempfile::NamedTempFile;
 
 use super::*;
-use crate::telemetry::logs::Format;
 
 /// A private key: any number of the curve is one.
 const SCALAR: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
@@ -51,17 +50,16 @@ fn the_least_environment_runs_both_channels_with_the_defaults() {
     assert!(!config.push.unwrap().allow_private_endpoints);
     assert_eq!(
         config.engine,
-        Engine {
+        engine::Settings {
             page_limit: 500,
             poll_interval: Duration::from_secs(5),
             max_attempts: 8,
             retry_base: Duration::from_secs(2),
             retry_max: Duration::from_secs(900),
             shutdown_grace: Duration::from_secs(25),
-            email_workers: 4,
-            push_workers: 32,
         }
     );
+    assert_eq!(config.workers, Workers { email: 4, push: 32 });
     assert_eq!(config.rendering.templates_dir, None);
     assert_eq!(config.admin_addr, Some("127.0.0.1:9110".parse().unwrap()));
 }
@@ -239,11 +237,8 @@ fn a_part_can_be_read_alone() {
     let env = [("APP_ORIGIN", "https://app.example.com"), ("DELIVERY_TEMPLATES_DIR", "/nowhere/at/all")];
     assert_eq!(rendering(&env.into_iter().collect()).unwrap_err()[0].variable, "DELIVERY_TEMPLATES_DIR");
 
-    let settings = logs(&[("DELIVERY_LOG_FORMAT", "text")].into_iter().collect()).unwrap();
-    assert_eq!(settings.format, Format::Text);
-    let problems =
-        logs(&[("DELIVERY_LOG_FORMAT", "xml"), ("RUST_LOG", "=,=")].into_iter().collect()).unwrap_err();
-    assert_eq!(problems.len(), 2);
+    assert!(vapid_key(&[("VAPID_PRIVATE_KEY", SCALAR)].into_iter().collect()).is_ok());
+    assert_eq!(vapid_key(&Environment::default()).unwrap_err()[0].variable, "VAPID_PRIVATE_KEY");
 }
 
 #[test]

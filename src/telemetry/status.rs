@@ -1,4 +1,4 @@
-//! The state of a running worker, as a value: what readiness, gauges and the status page are made of.
+//! The state of a running worker, as a value: what health, readiness and the gauges are made of.
 //!
 //! Owns the types; the engine fills them in. Nothing here is personal data.
 

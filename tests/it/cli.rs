@@ -112,6 +112,6 @@ fn a_key_pair_that_is_made_is_one_that_is_taken() {
     let shown = run(&["vapid", "public"], &[("VAPID_PRIVATE_KEY", value("VAPID_PRIVATE_KEY="))]);
     assert_eq!(stdout(&shown).trim_end(), value("VAPID_PUBLIC_KEY="));
     let unset = run(&["vapid", "public"], &[]);
-    assert_eq!(unset.status.code(), Some(1));
+    assert_eq!(unset.status.code(), Some(78));
     assert!(stderr(&unset).contains("VAPID_PRIVATE_KEY is not set"));
 }

@@ -32,7 +32,6 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-/// Shows the whole thing at work: an outbox, Resend and a push service of its own, and the worker
 /// How the demo is played.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
