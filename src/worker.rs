@@ -14,8 +14,8 @@ use crate::channel::Channel;
 use crate::channel::email::{self, EmailChannel};
 use crate::channel::push::{self, PushChannel};
 use crate::clock::SystemClock;
-use crate::config::{self, Config};
-use crate::engine::{Engine, LaneSettings, Mode, Parts, Report, Settings};
+use crate::config::{Config, Workers};
+use crate::engine::{Engine, LaneSettings, Mode, Parts, Report};
 use crate::outbox::HttpSeam;
 use crate::render::Library;
 use crate::telemetry::admin::Admin;
@@ -38,7 +38,7 @@ impl Worker {
     pub async fn new(config: Config, library: Library) -> anyhow::Result<Worker> {
         let library = Arc::new(library);
         let seam = HttpSeam::new(config.outbox).context("the client for the seam cannot be built")?;
-        let channels = channels(config.email, config.push, &config.engine)?;
+        let channels = channels(config.email, config.push, config.workers)?;
         let metrics = Metrics::new(channels.iter().map(|(channel, _)| channel.name()));
         let admin = match config.admin_addr {
             Some(address) => {
@@ -54,7 +54,7 @@ impl Worker {
             library: library.clone(),
             clock: Arc::new(SystemClock),
             events: Events::new(metrics),
-            settings: settings(&config.engine),
+            settings: config.engine,
         });
         Ok(Worker { engine, library, admin })
     }
@@ -98,29 +98,18 @@ type Lanes = Vec<(Arc<dyn Channel>, LaneSettings)>;
 fn channels(
     email: Option<email::Settings>,
     push: Option<push::Settings>,
-    workers: &config::Engine,
+    workers: Workers,
 ) -> anyhow::Result<Lanes> {
     let mut channels: Lanes = Vec::new();
     if let Some(settings) = email {
         let channel = EmailChannel::new(settings).context("the client for Resend cannot be built")?;
-        channels.push((Arc::new(channel), lane(workers.email_workers)));
+        channels.push((Arc::new(channel), lane(workers.email)));
     }
     if let Some(settings) = push {
         let channel = PushChannel::new(settings).context("the client for push cannot be built")?;
-        channels.push((Arc::new(channel), lane(workers.push_workers)));
+        channels.push((Arc::new(channel), lane(workers.push)));
     }
     Ok(channels)
-}
-
-fn settings(engine: &config::Engine) -> Settings {
-    Settings {
-        page_limit: engine.page_limit,
-        poll_interval: engine.poll_interval,
-        max_attempts: engine.max_attempts,
-        retry_base: engine.retry_base,
-        retry_max: engine.retry_max,
-        shutdown_grace: engine.shutdown_grace,
-    }
 }
 
 fn lane(workers: usize) -> LaneSettings {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::channel::{Rate, email, push};
+use crate::engine;
 use crate::http::EXCHANGE_DEADLINE;
 use crate::outbox;
 use crate::telemetry::logs;
@@ -39,8 +40,10 @@ pub struct Config {
     pub email: Option<email::Settings>,
     /// The push channel, where it is configured and chosen.
     pub push: Option<push::Settings>,
-    /// How the lanes work.
-    pub engine: Engine,
+    /// How the lanes drain.
+    pub engine: engine::Settings,
+    /// How many do it.
+    pub workers: Workers,
     /// Where the admin server listens; `None` is nowhere.
     pub admin_addr: Option<SocketAddr>,
     /// How logs are written.
@@ -58,25 +61,13 @@ pub struct Rendering {
     pub templates_dir: Option<PathBuf>,
 }
 
-/// How the lanes work.
+/// How many pull workers each lane has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Engine {
-    /// The window of each lane, 1 to 500.
-    pub page_limit: u16,
-    /// Between two polls of an idle lane.
-    pub poll_interval: Duration,
-    /// Attempts at one envelope before it is failed.
-    pub max_attempts: u32,
-    /// The first wait between attempts.
-    pub retry_base: Duration,
-    /// The longest wait between attempts.
-    pub retry_max: Duration,
-    /// How long sends and acks may take after the first SIGTERM.
-    pub shutdown_grace: Duration,
-    /// Pull workers of the email lane.
-    pub email_workers: usize,
-    /// Pull workers of the push lane.
-    pub push_workers: usize,
+pub struct Workers {
+    /// Mails on their way at once.
+    pub email: usize,
+    /// Pushes on their way at once.
+    pub push: usize,
 }
 
 /// Resend's documented default has been lower and higher; its headers tell the true one.
@@ -142,6 +133,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
     let email = chosen.email.then(|| read_email(reader));
     let push = chosen.push.then(|| read_push(reader));
     let engine = read_engine(reader);
+    let workers = read_workers(reader);
     let admin_addr = reader.or_default(&var::DELIVERY_ADMIN_ADDR, values::listen_address);
     let logs = read_logs(reader);
     Some(Config {
@@ -150,6 +142,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         email: part(email)?,
         push: part(push)?,
         engine: engine?,
+        workers: workers?,
         admin_addr: admin_addr?,
         logs: logs?,
     })
@@ -237,7 +230,7 @@ fn read_push(reader: &mut Reader<'_>) -> Option<push::Settings> {
     Some(push::Settings { key: key?, subject: subject?, allow_private_endpoints: allow_private_endpoints? })
 }
 
-fn read_engine(reader: &mut Reader<'_>) -> Option<Engine> {
+fn read_engine(reader: &mut Reader<'_>) -> Option<engine::Settings> {
     let page_limit = reader.or_default(&var::OUTBOX_PAGE_LIMIT, whole(1..=MOST_PER_PAGE));
     let poll_interval = reader.or_default(&var::DELIVERY_POLL_INTERVAL, duration(MILLISECONDS_100..=HOUR));
     let max_attempts = reader.or_default(&var::DELIVERY_MAX_ATTEMPTS, whole(1..=100));
@@ -247,18 +240,20 @@ fn read_engine(reader: &mut Reader<'_>) -> Option<Engine> {
         reader.problem::<()>(&var::DELIVERY_RETRY_MAX, "must not be shorter than DELIVERY_RETRY_BASE");
     }
     let shutdown_grace = reader.or_default(&var::DELIVERY_SHUTDOWN_GRACE, duration(Duration::ZERO..=HOUR));
-    let email_workers = reader.or_default(&var::DELIVERY_EMAIL_WORKERS, whole(1..=256));
-    let push_workers = reader.or_default(&var::DELIVERY_PUSH_WORKERS, whole(1..=256));
-    Some(Engine {
+    Some(engine::Settings {
         page_limit: page_limit?,
         poll_interval: poll_interval?,
         max_attempts: max_attempts?,
         retry_base: retry_base?,
         retry_max: retry_max?,
         shutdown_grace: shutdown_grace?,
-        email_workers: email_workers?,
-        push_workers: push_workers?,
     })
+}
+
+fn read_workers(reader: &mut Reader<'_>) -> Option<Workers> {
+    let email = reader.or_default(&var::DELIVERY_EMAIL_WORKERS, whole(1..=256));
+    let push = reader.or_default(&var::DELIVERY_PUSH_WORKERS, whole(1..=256));
+    Some(Workers { email: email?, push: push? })
 }
 
 fn read_logs(reader: &mut Reader<'_>) -> Option<logs::Settings> {

@@ -51,17 +51,16 @@ fn the_least_environment_runs_both_channels_with_the_defaults() {
     assert!(!config.push.unwrap().allow_private_endpoints);
     assert_eq!(
         config.engine,
-        Engine {
+        engine::Settings {
             page_limit: 500,
             poll_interval: Duration::from_secs(5),
             max_attempts: 8,
             retry_base: Duration::from_secs(2),
             retry_max: Duration::from_secs(900),
             shutdown_grace: Duration::from_secs(25),
-            email_workers: 4,
-            push_workers: 32,
         }
     );
+    assert_eq!(config.workers, Workers { email: 4, push: 32 });
     assert_eq!(config.rendering.templates_dir, None);
     assert_eq!(config.admin_addr, Some("127.0.0.1:9110".parse().unwrap()));
 }

@@ -53,8 +53,8 @@ fn pairs(config: &Config) -> Vec<Warning> {
     let engine = &config.engine;
     let mail_in_clear = config.email.as_ref().is_some_and(|email| email.base_url.scheme() == "http");
     let private_push = config.push.as_ref().is_some_and(|push| push.allow_private_endpoints);
-    let workers = config.email.as_ref().map_or(0, |_| engine.email_workers);
-    let workers = workers.max(config.push.as_ref().map_or(0, |_| engine.push_workers));
+    let workers = config.email.as_ref().map_or(0, |_| config.workers.email);
+    let workers = workers.max(config.push.as_ref().map_or(0, |_| config.workers.push));
     let odd = [
         (
             engine.shutdown_grace < EXCHANGE_DEADLINE,

@@ -16,7 +16,7 @@ const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("channel", &["envelope", "http", "outcome", "render"]),
     ("telemetry", &["channel", "envelope", "http", "outbox", "outcome"]),
     ("engine", &["channel", "clock", "envelope", "http", "outbox", "outcome", "render", "telemetry"]),
-    ("config", &["channel", "http", "outbox", "telemetry"]),
+    ("config", &["channel", "engine", "http", "outbox", "telemetry"]),
     ("sandbox", &["clock", "envelope", "http", "outcome"]),
     ("worker", &["channel", "clock", "config", "engine", "outbox", "render", "telemetry"]),
     (
