@@ -40,9 +40,9 @@ pub struct Config {
     pub email: Option<email::Settings>,
     /// The push channel, where it is configured and chosen.
     pub push: Option<push::Settings>,
-    /// How the lanes work.
+    /// How the lanes drain.
     pub engine: engine::Settings,
-    /// How many work in each.
+    /// How many do it.
     pub workers: Workers,
     /// Where the admin server listens; `None` is nowhere.
     pub admin_addr: Option<SocketAddr>,
@@ -61,12 +61,12 @@ pub struct Rendering {
     pub templates_dir: Option<PathBuf>,
 }
 
-/// The pull workers of each lane.
+/// How many pull workers each lane has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workers {
-    /// Mails at once.
+    /// Mails on their way at once.
     pub email: usize,
-    /// Pushes at once.
+    /// Pushes on their way at once.
     pub push: usize,
 }
 

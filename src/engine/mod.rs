@@ -44,7 +44,7 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 const BEAT_SLACK: Duration = Duration::from_secs(90);
 
 /// How the engine drains.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// The most places that are asked for in a page (1 to 500).
     pub page_limit: u16,
