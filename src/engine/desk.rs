@@ -230,7 +230,7 @@ impl Desk {
 
     /// Decides `failed` without an attempt.
     fn fail(&mut self, key: Key, envelope: &Envelope, refusal: &Refusal, now: Now) {
-        self.events.refused(&envelope.id, &self.channel, refusal);
+        self.events.refused(&envelope.id, &self.channel, &envelope.template, refusal);
         self.decide(key, AckStatus::Failed, refusal, now);
     }
 
@@ -302,7 +302,7 @@ impl Desk {
         let Some(lease) = self.leases.get(claim.key) else { return };
         if attempt.is_refusal() {
             let refusal = Refusal::new(attempt.cause, attempt.detail.clone());
-            return self.events.refused(id, &self.channel, &refusal);
+            return self.events.refused(id, &self.channel, template, &refusal);
         }
         self.events.attempt(&AttemptEvent {
             id,

@@ -167,7 +167,7 @@ impl Desk {
     }
 
     fn refuse_new(&mut self, envelope: &Envelope, refusal: &Refusal, now: Now) {
-        self.events.refused(&envelope.id, &self.channel, refusal);
+        self.events.refused(&envelope.id, &self.channel, &envelope.template, refusal);
         self.refuse(envelope.id.clone(), refusal, now);
     }
 

@@ -101,7 +101,7 @@ pub enum End {
     Stopped,
     /// Every lane has come to rest.
     Drained,
-    /// A drain found the seam out of reach for too long, or its token refused.
+    /// A drain found the seam out of reach for too long, or was turned away.
     Seam(SeamError),
     /// One of the engine's own loops died.
     Died,
@@ -125,7 +125,8 @@ impl Report {
     /// that another run will do.
     pub fn exit_code(&self) -> u8 {
         match &self.end {
-            End::Died | End::Seam(SeamError::TokenRefused) => 1,
+            End::Died => 1,
+            End::Seam(error) if error.is_turned_away() => 1,
             End::Seam(_) => 75,
             End::Stopped | End::Drained if self.cut > 0 || self.unacked > 0 => 75,
             End::Drained if self.due_left > 0 => 75,
@@ -259,7 +260,7 @@ impl Engine {
         let now = self.clock.now();
         for lane in &self.lanes {
             match lane.desk().seam_trouble() {
-                Some((error @ SeamError::TokenRefused, _)) => return Some(End::Seam(error)),
+                Some((error, _)) if error.is_turned_away() => return Some(End::Seam(error)),
                 Some((error, since)) if now.mono.saturating_duration_since(since) >= DRAIN_PATIENCE => {
                     return Some(End::Seam(error));
                 }

@@ -114,7 +114,8 @@ fn status_path(id: &EnvelopeId) -> String {
 /// What the answers mean that mean the same for both endpoints.
 fn named(response: &Response) -> Option<SeamError> {
     match response.status().as_u16() {
-        401 | 403 => Some(SeamError::TokenRefused),
+        401 => Some(SeamError::TokenRefused),
+        403 => Some(SeamError::Forbidden),
         503 => Some(SeamError::NotReady),
         300..=399 => Some(SeamError::Redirected { to: redirect_origin(response).map(Into::into) }),
         _ => None,

@@ -112,9 +112,12 @@ pub enum SeamError {
     /// No answer: refused, unresolved, timed out, cut.
     #[error("the seam is out of reach")]
     Unreachable,
-    /// 401 or 403.
-    #[error("the seam refuses the token")]
+    /// 401.
+    #[error("the seam refuses the token (401): is INTERNAL_OUTBOX_TOKEN the app's?")]
     TokenRefused,
+    /// 403, which the app itself never answers.
+    #[error("something before the seam forbids it to this worker (403): a proxy, or the network's rules?")]
+    Forbidden,
     /// 503: the app has no token configured, or is not ready.
     #[error("the seam is not ready (503): is the app's token configured?")]
     NotReady,
@@ -149,6 +152,7 @@ impl SeamError {
     pub fn is_setup(&self) -> bool {
         match self {
             SeamError::TokenRefused
+            | SeamError::Forbidden
             | SeamError::NotReady
             | SeamError::Redirected { .. }
             | SeamError::Unreadable => true,
@@ -159,11 +163,17 @@ impl SeamError {
         }
     }
 
+    /// Whether this worker is turned away, whatever it asks for.
+    pub fn is_turned_away(&self) -> bool {
+        matches!(self, SeamError::TokenRefused | SeamError::Forbidden)
+    }
+
     /// The name in metrics.
     pub fn label(&self) -> &'static str {
         match self {
             SeamError::Unreachable => "unreachable",
             SeamError::TokenRefused => "token_refused",
+            SeamError::Forbidden => "forbidden",
             SeamError::NotReady => "not_ready",
             SeamError::Redirected { .. } => "redirected",
             SeamError::Status(_) => "status",

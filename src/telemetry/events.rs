@@ -122,14 +122,21 @@ impl Events {
         );
     }
 
-    /// An envelope can never be sent, and no attempt was needed to know it: unroutable, expired, used up.
-    pub fn refused(&self, envelope: &EnvelopeId, channel: &ChannelName, refusal: &Refusal) {
+    /// An envelope can never be sent, and no call to a provider was needed to know it: it has no usable
+    /// recipient or no message, or has expired.
+    pub fn refused(
+        &self,
+        envelope: &EnvelopeId,
+        channel: &ChannelName,
+        template: &TemplateName,
+        refusal: &Refusal,
+    ) {
         let Refusal { cause, detail } = refusal;
         let labels = CauseLabels { channel: self.metrics.channel_word(channel), cause: cause.label() };
         self.metrics.refusals.get_or_create(&labels).inc();
         tracing::warn!(
-            envelope = %id(envelope), channel = %word(channel), cause = cause.label(), %detail,
-            "failed without an attempt"
+            envelope = %id(envelope), channel = %word(channel), template = %Word(template.as_str()),
+            outcome = Outcome::Failed.label(), cause = cause.label(), %detail, "failed without an attempt"
         );
     }
 

@@ -123,14 +123,16 @@ async fn a_drain_goes_on_after_a_seam_that_was_away_for_half_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_with_a_refused_token_fails_at_once() {
-    let mut world = Setup::email(2).drain().start(|w| {
-        w.outbox.all_polls(Fault::Error(SeamError::TokenRefused));
-        w.outbox.add(mail("a"));
-    });
-    let report = world.ended().await;
-    assert_eq!((report.end.clone(), report.exit_code()), (End::Seam(SeamError::TokenRefused), 1));
-    assert!(world.at() < secs(1));
+async fn a_drain_that_the_seam_turns_away_fails_at_once() {
+    for error in [SeamError::TokenRefused, SeamError::Forbidden] {
+        let mut world = Setup::email(2).drain().start(|w| {
+            w.outbox.all_polls(Fault::Error(error.clone()));
+            w.outbox.add(mail("a"));
+        });
+        let report = world.ended().await;
+        assert_eq!((report.end.clone(), report.exit_code()), (End::Seam(error), 1));
+        assert!(world.at() < secs(1));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -139,7 +139,7 @@ fn what_is_no_page_is_unreadable() {
 async fn each_refusal_of_a_page_has_its_own_error() {
     for (status, error) in [
         (401, SeamError::TokenRefused),
-        (403, SeamError::TokenRefused),
+        (403, SeamError::Forbidden),
         (503, SeamError::NotReady),
         (204, SeamError::Status(204)),
         (404, SeamError::Status(404)),
@@ -156,7 +156,7 @@ async fn each_refusal_of_a_page_has_its_own_error() {
 async fn an_ack_is_refused_for_good_only_by_a_4xx_that_stays() {
     for (status, error) in [
         (401, SeamError::TokenRefused),
-        (403, SeamError::TokenRefused),
+        (403, SeamError::Forbidden),
         (503, SeamError::NotReady),
         (204, SeamError::Status(204)),
         (408, SeamError::Status(408)),

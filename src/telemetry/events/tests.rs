@@ -30,11 +30,15 @@ fn email() -> ChannelName {
     ChannelName::new("email")
 }
 
+fn digest() -> TemplateName {
+    TemplateName::new("your-week-digest.v1")
+}
+
 fn tell_attempt(events: &Events, channel: &ChannelName) {
     events.attempt(&AttemptEvent {
         id: &envelope(),
         channel,
-        template: &TemplateName::new("your-week-digest.v1"),
+        template: &digest(),
         gate: &GateId::new("resend", "resend"),
         number: 2,
         outcome: &Outcome::Retry { after: None },
@@ -89,7 +93,10 @@ const TABLE: [(&str, Tell, &str, &[&str]); 22] = [
     ),
     (
         "refused",
-        |e| e.refused(&envelope(), &email(), &Refusal::new(Cause::Expired, Detail::fixed("expired"))),
+        |e| {
+            let refusal = Refusal::new(Cause::Expired, Detail::fixed("expired"));
+            e.refused(&envelope(), &email(), &digest(), &refusal);
+        },
         "WARN",
         &[r#"delivery_refusals_total{channel="email",cause="expired"} 1"#],
     ),
@@ -237,6 +244,39 @@ fn the_readme_lists_every_metric_that_an_event_moves() {
             let name = sample.split('{').next().unwrap().trim_end_matches("_count");
             assert!(readme.contains(&format!("`{name}`")), "README.md does not list {name}");
         }
+    }
+}
+
+#[test]
+fn the_end_of_an_envelope_is_told_with_all_that_led_to_it() {
+    let fields = |name: &str| {
+        let (_, tell, ..) = TABLE.into_iter().find(|(event, ..)| *event == name).unwrap();
+        told(tell).0.remove(0)
+    };
+    let attempt = fields("attempt");
+    for (field, value) in [
+        ("envelope", Value::from("e-1")),
+        ("channel", "email".into()),
+        ("template", "your-week-digest.v1".into()),
+        ("gate", "resend".into()),
+        ("outcome", "retry".into()),
+        ("cause", "unavailable".into()),
+        ("attempt", 2.into()),
+        ("took_ms", 120.into()),
+        ("next_in_ms", 8000.into()),
+        ("detail", "busy".into()),
+    ] {
+        assert_eq!(attempt[field], value, "{field} of {attempt}");
+    }
+    let refused = fields("refused");
+    for (field, value) in [
+        ("envelope", "e-1"),
+        ("channel", "email"),
+        ("template", "your-week-digest.v1"),
+        ("outcome", "failed"),
+        ("cause", "expired"),
+    ] {
+        assert_eq!(refused[field], value, "{field} of {refused}");
     }
 }
 
