@@ -1,9 +1,9 @@
 //! What does not keep the worker from starting, but is hardly meant.
 
 use std::fmt;
-use std::time::Duration;
 
 use super::{Config, EXCHANGE_DEADLINE, Environment, environment::PREFIX, variables as var};
+use crate::engine::FRESH_AT_MOST;
 
 /// Something that the operator should look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,9 +20,6 @@ impl fmt::Display for Warning {
         write!(f, "{variable} {what}")
     }
 }
-
-/// A lease is stale after this long at most, whatever the poll interval is.
-const LONGEST_FRESHNESS: Duration = Duration::from_secs(60);
 
 /// Everything odd about `config` as read from `env`.
 pub(super) fn of(config: &Config, env: &Environment) -> Vec<Warning> {
@@ -62,7 +59,7 @@ fn pairs(config: &Config) -> Vec<Warning> {
             "is shorter than the 15s that one request may take: a stop can cut a send",
         ),
         (
-            engine.poll_interval > LONGEST_FRESHNESS,
+            engine.poll_interval > FRESH_AT_MOST,
             &var::DELIVERY_POLL_INTERVAL,
             "is longer than the 60s for which a listing is trusted: retries ask for pages in between",
         ),

@@ -31,9 +31,10 @@ const SKEW_BOUND: TimeDelta = TimeDelta::seconds(60);
 const SKEW_RECHECK: Duration = Duration::from_secs(5);
 /// Another lane may open the seam's gate: a lane that it stops looks again after this.
 const BLOCKED_RECHECK: Duration = Duration::from_secs(1);
-/// A listing is fresh for twice the poll interval, but for no less and no more than this.
+/// A listing is fresh for twice the poll interval, but for no less than this.
 const FRESH_AT_LEAST: Duration = Duration::from_secs(10);
-const FRESH_AT_MOST: Duration = Duration::from_secs(60);
+/// A listing is fresh for no longer than this, whatever the poll interval is.
+pub const FRESH_AT_MOST: Duration = Duration::from_secs(60);
 
 /// One lane's state.
 pub(super) struct Desk {

@@ -25,6 +25,8 @@ mod tests;
 mod view;
 pub mod window;
 
+pub use desk::FRESH_AT_MOST;
+
 use acks::SeamGate;
 use desk::Desk;
 use lane::{Lane, Phase, Shared};

@@ -38,7 +38,7 @@ const SPECIAL_V6: [([u16; 2], u32); 4] = [
 
 /// Whether `address` is a unicast address of the public internet. An IPv6 address that carries an IPv4
 /// one (mapped, or NAT64 by the well-known prefix, RFC 6052) is judged by that.
-pub fn is_public(address: IpAddr) -> bool {
+pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
         IpAddr::V6(v6) => embedded_v4(v6).map_or_else(|| is_public_v6(v6), is_public_v4),

@@ -28,15 +28,15 @@ const DOMAIN_BLOCKED: &str = "domain blocked";
 
 /// An answer, as far as its meaning depends on it.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub(super) struct Answer {
     /// The status code.
-    pub status: StatusCode,
+    pub(super) status: StatusCode,
     /// The reason phrase, where it is not the standard one of the status.
-    pub reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// The header fields.
-    pub headers: HeaderMap,
+    pub(super) headers: HeaderMap,
     /// The start of the body; empty if it could not be read.
-    pub body: Vec<u8>,
+    pub(super) body: Vec<u8>,
 }
 
 impl Answer {
@@ -71,7 +71,7 @@ fn words_of(json: &Value) -> String {
 }
 
 /// Reads `answer` to a message for `subscription`; `now` is this machine's clock.
-pub fn classify(answer: &Answer, subscription: &Subscription, now: DateTime<Utc>) -> Attempt {
+pub(super) fn classify(answer: &Answer, subscription: &Subscription, now: DateTime<Utc>) -> Attempt {
     let service = subscription.endpoint.service();
     let asked = retry_after(&answer.headers, now);
     let (outcome, cause) = meaning(answer, service, asked);

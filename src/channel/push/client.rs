@@ -17,20 +17,20 @@ use crate::outcome::{Cause, Detail, Outcome, Scope};
 
 /// The one client of the channel; its connections are pooled.
 #[derive(Clone)]
-pub struct Client {
+pub(super) struct Client {
     http: reqwest::Client,
 }
 
 /// One message, encrypted and signed.
-pub struct Request {
+pub(super) struct Request {
     /// `vapid t=…, k=…`.
-    pub authorization: HeaderValue,
+    pub(super) authorization: HeaderValue,
     /// How long the service may keep it, in seconds.
-    pub ttl: u32,
+    pub(super) ttl: u32,
     /// What it replaces and is replaced by.
-    pub topic: String,
+    pub(super) topic: String,
     /// The aes128gcm body.
-    pub body: Vec<u8>,
+    pub(super) body: Vec<u8>,
 }
 
 impl Client {
@@ -38,7 +38,7 @@ impl Client {
     ///
     /// # Errors
     /// The TLS library cannot be set up.
-    pub fn new(lookup: Arc<dyn Lookup>, allow_private: bool) -> Result<Client, reqwest::Error> {
+    pub(super) fn new(lookup: Arc<dyn Lookup>, allow_private: bool) -> Result<Client, reqwest::Error> {
         let http = client_builder()
             .https_only(!allow_private)
             .dns_resolver(Arc::new(Guard::new(lookup, allow_private)))
@@ -50,7 +50,7 @@ impl Client {
     ///
     /// # Errors
     /// No answer came; the attempt says why. A body that fails is no error: the status has said it all.
-    pub async fn post(&self, endpoint: &Endpoint, request: Request) -> Result<Answer, Attempt> {
+    pub(super) async fn post(&self, endpoint: &Endpoint, request: Request) -> Result<Answer, Attempt> {
         let Request { authorization, ttl, topic, body } = request;
         let sent = self
             .http

@@ -19,7 +19,7 @@ const FIELD: &str = "recipient.push_subscription.endpoint";
 
 /// Whose push service an endpoint belongs to. Each has its own ways to say no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Service {
+pub(super) enum Service {
     /// Chrome and its kin: Firebase Cloud Messaging.
     Fcm,
     /// Firefox: autopush.
@@ -34,7 +34,7 @@ pub enum Service {
 
 impl Service {
     /// The name in logs and metrics.
-    pub fn label(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Service::Fcm => "fcm",
             Service::Mozilla => "mozilla",
@@ -46,7 +46,7 @@ impl Service {
 
     /// Whether the service's names are its owner's alone, so that what they resolve to says nothing
     /// about whoever wrote the endpoint.
-    pub fn is_known(self) -> bool {
+    pub(super) fn is_known(self) -> bool {
         self != Service::Other
     }
 
@@ -67,7 +67,7 @@ impl Service {
 
 /// An endpoint that may be sent to, as far as its URL tells. Whoever knows it can send: `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub(super) struct Endpoint {
     url: Url,
     service: Service,
 }
@@ -82,7 +82,7 @@ impl Endpoint {
     /// # Errors
     /// The endpoint is no URL that can be sent to ([`Cause::RecipientInvalid`]), or leads where the
     /// worker must not go ([`Cause::EndpointForbidden`]).
-    pub fn parse(text: &str, allow_private: bool) -> Result<Endpoint, Refusal> {
+    pub(super) fn parse(text: &str, allow_private: bool) -> Result<Endpoint, Refusal> {
         let invalid = |problem: &str| FieldError::new(FIELD, problem).refusal(Cause::RecipientInvalid);
         let forbidden = |problem: &str| FieldError::new(FIELD, problem).refusal(Cause::EndpointForbidden);
 
@@ -113,34 +113,34 @@ impl Endpoint {
     }
 
     /// The URL to post to, in its canonical form.
-    pub fn url(&self) -> &Url {
+    pub(super) fn url(&self) -> &Url {
         &self.url
     }
 
     /// Whose it is.
-    pub fn service(&self) -> Service {
+    pub(super) fn service(&self) -> Service {
         self.service
     }
 
     /// Scheme, host, and port where it is not the scheme's default (RFC 6454, 6.2): the audience of the
     /// VAPID token (RFC 8292, 2).
-    pub fn origin(&self) -> String {
+    pub(super) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
     /// The gate: one per origin.
-    pub fn gate(&self) -> GateId {
+    pub(super) fn gate(&self) -> GateId {
         GateId::new(&self.origin(), self.service.label())
     }
 
     /// The destination: the endpoint itself.
-    pub fn destination(&self) -> Destination {
+    pub(super) fn destination(&self) -> Destination {
         Destination::new(self.url.as_str())
     }
 
     /// What of the endpoint must not be quoted from an answer: all of it, its path and query, each longer
     /// segment, and the host where it is not a known service's.
-    pub fn private_parts(&self) -> Vec<&str> {
+    pub(super) fn private_parts(&self) -> Vec<&str> {
         /// Shorter segments (`wpush`, `v2`, `send`) are words, not capabilities.
         const LONGEST_WORD: usize = 5;
         let host = self.url.host_str().filter(|_| !self.service.is_known());

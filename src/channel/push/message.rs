@@ -16,7 +16,7 @@ use crate::outcome::{Cause, Detail, Refusal};
 use crate::render::Notification;
 
 /// The most bytes of JSON that every push service carries: Mozilla's bridge to Android is the tightest.
-pub const PLAINTEXT_CAP: usize = 2815;
+pub(super) const PLAINTEXT_CAP: usize = 2815;
 /// The bytes of the hash that make a topic: 24 are 32 characters, all that RFC 8030 (5.4) allows, and a
 /// length that Apple can decode.
 const TOPIC_BYTES: usize = 24;
@@ -109,7 +109,7 @@ fn escaped_len(text: &str) -> usize {
 ///
 /// # Errors
 /// The cryptographic library fails; the keys have been checked before.
-pub fn encrypt(subscription: &Subscription, plaintext: &[u8]) -> Result<Vec<u8>, WebPushError> {
+pub(super) fn encrypt(subscription: &Subscription, plaintext: &[u8]) -> Result<Vec<u8>, WebPushError> {
     let info = SubscriptionInfo { endpoint: SAFE_ENDPOINT.to_owned(), keys: subscription.keys().clone() };
     let mut builder = WebPushMessageBuilder::new(&info);
     builder.set_payload(ContentEncoding::Aes128Gcm, plaintext);

@@ -14,16 +14,16 @@ use crate::envelope::{ChannelName, Envelope};
 use crate::outcome::{Cause, Detail, Outcome, Refusal};
 use crate::render::Notification;
 
-pub mod address;
-pub mod classify;
-pub mod client;
-pub mod endpoint;
+mod address;
+mod classify;
+mod client;
+mod endpoint;
 pub mod message;
-pub mod resolver;
-pub mod subject;
-pub mod subscription;
-pub mod token;
-pub mod vapid;
+mod resolver;
+mod subject;
+mod subscription;
+mod token;
+mod vapid;
 
 #[cfg(test)]
 mod testing;
@@ -77,7 +77,7 @@ impl PushChannel {
     ///
     /// # Errors
     /// As [`PushChannel::new`].
-    pub fn with_lookup(settings: Settings, lookup: Arc<dyn Lookup>) -> Result<PushChannel, reqwest::Error> {
+    fn with_lookup(settings: Settings, lookup: Arc<dyn Lookup>) -> Result<PushChannel, reqwest::Error> {
         let Settings { key, subject, allow_private_endpoints: allow_private } = settings;
         let client = Client::new(lookup, allow_private)?;
         Ok(PushChannel { client, tokens: Tokens::new(key, subject), allow_private })

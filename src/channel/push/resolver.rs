@@ -15,7 +15,7 @@ use super::address::is_public;
 
 /// Whoever knows the addresses of a name.
 #[async_trait]
-pub trait Lookup: Send + Sync + 'static {
+pub(super) trait Lookup: Send + Sync + 'static {
     /// The addresses of `name`, in the order in which to try them.
     ///
     /// # Errors
@@ -25,7 +25,7 @@ pub trait Lookup: Send + Sync + 'static {
 
 /// The machine's own resolver.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SystemLookup;
+pub(super) struct SystemLookup;
 
 #[async_trait]
 impl Lookup for SystemLookup {
@@ -37,11 +37,11 @@ impl Lookup for SystemLookup {
 /// A name led to an address that is not public.
 #[derive(Debug, thiserror::Error)]
 #[error("the name resolves to an address that is not public")]
-pub struct ForbiddenAddress;
+pub(super) struct ForbiddenAddress;
 
 impl ForbiddenAddress {
     /// Whether this is why `error` happened.
-    pub fn is_behind(error: &(dyn Error + 'static)) -> bool {
+    pub(super) fn is_behind(error: &(dyn Error + 'static)) -> bool {
         std::iter::successors(Some(error), |error| (*error).source())
             .any(|error| error.is::<ForbiddenAddress>())
     }
@@ -53,14 +53,14 @@ impl ForbiddenAddress {
 /// answer is an attack or a broken resolver, and picking the good ones would make the outcome depend on
 /// the order of the answer.
 #[derive(Clone)]
-pub struct Guard {
+pub(super) struct Guard {
     lookup: Arc<dyn Lookup>,
     allow_private: bool,
 }
 
 impl Guard {
     /// Guards `lookup`; with `allow_private` every address passes.
-    pub fn new(lookup: Arc<dyn Lookup>, allow_private: bool) -> Guard {
+    pub(super) fn new(lookup: Arc<dyn Lookup>, allow_private: bool) -> Guard {
         Guard { lookup, allow_private }
     }
 }

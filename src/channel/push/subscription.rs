@@ -21,9 +21,9 @@ const AUTH: usize = 16;
 
 /// A subscription that can be sent to. `Debug` shows nothing of its keys.
 #[derive(Clone)]
-pub struct Subscription {
+pub(super) struct Subscription {
     /// Where to.
-    pub endpoint: Endpoint,
+    pub(super) endpoint: Endpoint,
     /// For whom, in base64url without padding.
     keys: SubscriptionKeys,
     /// The keys as the app wrote them.
@@ -53,7 +53,7 @@ impl Subscription {
     /// # Errors
     /// A field that is missing or wrong ([`Cause::RecipientInvalid`]), or an endpoint that leads where the
     /// worker must not go ([`Cause::EndpointForbidden`]).
-    pub fn of(envelope: &Envelope, allow_private: bool) -> Result<Subscription, Refusal> {
+    pub(super) fn of(envelope: &Envelope, allow_private: bool) -> Result<Subscription, Refusal> {
         let invalid = |error: FieldError| error.refusal(Cause::RecipientInvalid);
         let wire: WireRecipient = envelope.recipient.decode().map_err(invalid)?;
         let WireSubscription { endpoint, keys: WireKeys { p256dh, auth } } = wire.push_subscription;
@@ -66,12 +66,12 @@ impl Subscription {
     }
 
     /// The keys in the form that the encryption takes.
-    pub fn keys(&self) -> &SubscriptionKeys {
+    pub(super) fn keys(&self) -> &SubscriptionKeys {
         &self.keys
     }
 
     /// Text from outside as a detail, without anything of this subscription.
-    pub fn scrub(&self, text: &str) -> Detail {
+    pub(super) fn scrub(&self, text: &str) -> Detail {
         let mut private = self.endpoint.private_parts();
         private.extend([self.keys.p256dh.as_str(), self.keys.auth.as_str()]);
         private.extend(self.as_written.iter().map(String::as_str));

@@ -22,7 +22,7 @@ const HALF_LIFE: TimeDelta = TimeDelta::hours(6);
 const KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// Signs and remembers tokens.
-pub struct Tokens {
+pub(super) struct Tokens {
     key: VapidKey,
     subject: VapidSubject,
     kept: Mutex<LruCache<String, Token>>,
@@ -43,7 +43,7 @@ impl Token {
 
 impl Tokens {
     /// Tokens of `key`, in the name of `subject`.
-    pub fn new(key: VapidKey, subject: VapidSubject) -> Tokens {
+    pub(super) fn new(key: VapidKey, subject: VapidSubject) -> Tokens {
         Tokens { key, subject, kept: Mutex::new(LruCache::new(KEPT)) }
     }
 
@@ -51,7 +51,11 @@ impl Tokens {
     ///
     /// # Errors
     /// The cryptographic library fails.
-    pub fn authorization(&self, audience: &str, now: DateTime<Utc>) -> Result<HeaderValue, WebPushError> {
+    pub(super) fn authorization(
+        &self,
+        audience: &str,
+        now: DateTime<Utc>,
+    ) -> Result<HeaderValue, WebPushError> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(audience).cloned();
         if let Some(token) = kept.filter(|token| token.is_fresh(now)) {
             return Ok(token.authorization);
