@@ -1,4 +1,7 @@
 //! What does not keep the worker from starting, but is hardly meant.
+//!
+//! Owns the odd names and the pairs of settings that go together badly. It must not refuse anything: what
+//! is wrong is `read`'s and `values`' to say.
 
 use std::fmt;
 

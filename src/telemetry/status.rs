@@ -1,6 +1,6 @@
 //! The state of a running worker, as a value: what health, readiness and the gauges are made of.
 //!
-//! Owns the types; the engine fills them in. Nothing here is personal data.
+//! Owns the types; the engine fills them in. They must not be able to hold personal data.
 
 use std::collections::BTreeMap;
 use std::fmt;

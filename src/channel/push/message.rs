@@ -1,7 +1,7 @@
 //! What the service worker gets: the JSON, cut to fit, and its encryption (RFC 8291, aes128gcm).
 //!
-//! Owns the payload's form, the cap and the topic. Which words are in it is the template's business; where
-//! it goes is the client's.
+//! Owns the payload's form, the cap and the topic. It must not know which words are in it, which is the
+//! template's business, nor where it goes, which is the client's.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
