@@ -202,3 +202,16 @@ async fn a_page_that_was_asked_for_before_an_ack_does_not_send_its_envelope_agai
     let repeats = log.number_of(|event| matches!(event, Event::MailRepeated { .. }));
     assert_eq!((log.mails().count(), log.acks().count(), repeats), (1, 1, None));
 }
+
+#[tokio::test]
+async fn ids_that_no_path_can_carry_hold_nobody_up() {
+    let stage = Stage::of_email().await;
+    for n in 0..3 {
+        stage.seam.enqueue(digest(&format!("{n}{}", "x".repeat(300_000)), &format!("r{n}@example.com")));
+    }
+    let program = stage.run().await;
+    program.logged_times(3, "the ids", |line| text(line, "problem") == "id is too long for a path").await;
+    stage.seam.enqueue(digest("week-31", "ann@example.com"));
+    stage.acked(["week-31"]).await;
+    assert_eq!(mailed(&stage.journal.log()), ["week-31"], "what cannot be acked is not sent");
+}
