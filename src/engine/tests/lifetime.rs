@@ -148,3 +148,27 @@ async fn what_a_channel_calls_expired_under_a_wrong_clock_is_held() {
     world.clock.set_wrong_by(0);
     world.until_delivered(1).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_channel_calls_expired_under_a_wrong_clock_does_not_probe_without_end() {
+    let expired = Refusal::new(Cause::Expired, Detail::fixed("a week old"));
+    let world = Setup::email(2).start(|w| {
+        w.carrier().all(Answer::pause(Cause::ApiKey));
+        w.outbox.add(mail("a"));
+    });
+    world.until("the gate is closed", World::is_gate_closed).await;
+    world.clock.set_wrong_by(DAY);
+    let mut probes = 0;
+    world.carrier().rule(move |_| {
+        probes += 1;
+        // A loop without a pause would never let the test's own time go on.
+        if probes > 100 { Answer::hang() } else { Answer::exactly(Attempt::refusal(expired.clone())) }
+    });
+    world.pass(secs(90)).await;
+    let probes = world.carrier().tries().len() - 1;
+    assert!((10..=15).contains(&probes), "every five seconds after the first thirty: {probes}");
+    assert_eq!(world.outbox.posts(), []);
+    world.clock.set_wrong_by(0);
+    world.carrier().all(Answer::accepted());
+    world.until_delivered(1).await;
+}
