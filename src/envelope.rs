@@ -16,6 +16,11 @@ use crate::outcome::{Cause, Detail, Refusal};
 /// The schema version that this build reads.
 pub const SCHEMA_VERSION: &str = "1";
 
+/// The longest id, in bytes as it stands in a path, percent-encoded. Every recipient of a URI should
+/// support 8,000 octets (RFC 9110, 4.1); the rest is left for the seam's base and the path around the id.
+/// What is longer is cut off or refused on its way, and what can never be acked must not be sent.
+const LONGEST_SEGMENT: usize = 7_000;
+
 /// The app's id of an envelope: opaque, non-empty, and the idempotency key of everything.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EnvelopeId(String);
@@ -24,12 +29,14 @@ impl EnvelopeId {
     /// Takes an id that can be one segment of a path.
     ///
     /// # Errors
-    /// An empty id, and `.` and `..`, which no URL can carry as a segment (RFC 3986, 5.2.4).
+    /// An empty id, `.` and `..`, which no URL can carry as a segment (RFC 3986, 5.2.4), and one that is
+    /// too long for any.
     pub fn new(id: impl Into<String>) -> Result<EnvelopeId, &'static str> {
         let id = id.into();
         match id.as_str() {
             "" => Err("id is empty"),
             "." | ".." => Err("id cannot be a segment of a path"),
+            long if encoded_len(long) > LONGEST_SEGMENT => Err("id is too long for a path"),
             _ => Ok(EnvelopeId(id)),
         }
     }
@@ -38,6 +45,12 @@ impl EnvelopeId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The bytes that an id takes in a path: all but the unreserved characters (RFC 3986, 2.3) take three.
+fn encoded_len(id: &str) -> usize {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    id.bytes().map(|byte| if plain(byte) { 1 } else { 3 }).sum()
 }
 
 impl fmt::Display for EnvelopeId {
@@ -449,6 +462,15 @@ mod tests {
             with("id", json!("..")),
         ] {
             assert!(matches!(read(&element.to_string()), Reading::Unnamed { .. }), "{element}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_as_long_as_a_path_can_carry_it() {
+        for (longest, one_more) in [("x".repeat(7_000), "x"), ("é".repeat(1_166), "é")] {
+            assert!(EnvelopeId::new(longest.clone()).is_ok());
+            let element = with("id", json!(longest + one_more));
+            assert!(matches!(read(&element.to_string()), Reading::Unnamed { .. }));
         }
     }
 

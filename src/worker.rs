@@ -16,6 +16,7 @@ use crate::channel::push::{self, PushChannel};
 use crate::clock::SystemClock;
 use crate::config::{Config, Workers};
 use crate::engine::{Engine, LaneSettings, Mode, Parts, Report};
+use crate::envelope::ChannelName;
 use crate::outbox::HttpSeam;
 use crate::render::Library;
 use crate::telemetry::admin::Admin;
@@ -51,6 +52,7 @@ impl Worker {
         let engine = Engine::new(Parts {
             seam: Arc::new(seam),
             channels,
+            known: [email::NAME, push::NAME].map(ChannelName::new).into(),
             library: library.clone(),
             clock: Arc::new(SystemClock),
             events: Events::new(metrics),

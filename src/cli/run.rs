@@ -20,7 +20,12 @@ pub fn run(mode: Mode) -> Result<Exit, Failure> {
     let config = begin(&Environment::of_process())?;
     let library = library(config.rendering.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let report = runtime.context("the threads cannot be started")?.block_on(work(config, library, mode))?;
+    let runtime = runtime.context("the threads cannot be started")?;
+    let report = runtime.block_on(work(config, library, mode));
+    // What the system keeps a thread for (a lookup whose name server is silent, a file on a dead mount)
+    // must not keep the worker: dropped, the runtime would wait for it.
+    runtime.shutdown_background();
+    let report = report?;
     tell(&report);
     Ok(exit_of(&report))
 }

@@ -159,11 +159,8 @@ impl Desk {
     fn choose(&mut self, now: Now) -> Option<(Key, bool)> {
         let ahead = self.ahead(now);
         for gate in self.gates.to_probe(now) {
-            // What is held for a skewed clock cannot be sent, so it is no probe.
-            let candidates = self
-                .leases
-                .probe_candidates(&gate, now)
-                .filter(|(_, lease)| !lease.is_held_for_skew(now, ahead));
+            let candidates =
+                self.leases.probe_candidates(&gate, now).filter(|(_, lease)| lease.may_probe(now, ahead));
             let longest_ago = candidates
                 .min_by_key(|(key, l)| (self.gates.last_tried(&l.route.destination), l.first_listed, *key));
             if let Some((key, _)) = longest_ago {
@@ -270,6 +267,8 @@ impl Desk {
         let route = lease.route.clone();
         let who = Suspect { id: lease.envelope.id.clone(), destination: route.destination.clone() };
         let at = Moment { now, random: self.rng.f64() };
+        let Some(history) = self.leases.history_mut(claim.key) else { return };
+        history.stumbled = !attempt.answered && attempt.cause.streak().is_none();
         let gate = self.gates.get_mut(&route.gate, now);
         if attempt.cause == Cause::Expired && ahead.is_some() {
             gate.abandon(claim.ticket);

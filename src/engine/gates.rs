@@ -95,11 +95,14 @@ impl Gates {
         self.destinations.get(destination).and_then(|state| state.tried)
     }
 
-    /// Forgets what nobody needs: `needs` says which gates and destinations leases still stand at.
+    /// Forgets what nobody needs. Of many providers one that is closed is forgotten too: no probe would
+    /// ever open it, and whoever named it must not keep the worker from being ready. `needs` says which gates and destinations leases still stand at.
     pub fn tidy(&mut self, now: Now, needs: impl Fn(&GateId) -> bool, needed: impl Fn(&Destination) -> bool) {
         self.destinations.retain(|destination, state| {
             state.held_until.is_some_and(|until| until > now.mono) || needed(destination)
         });
+        let many = self.gating == Gating::ManyProviders;
+        self.gates.retain(|id, (gate, _)| !(many && gate.closed().is_some()) || gate.is_busy() || needs(id));
         let mut idle: Vec<(Instant, GateId)> = self
             .gates
             .iter()

@@ -22,6 +22,8 @@ pub struct History {
     pub unclear_since: Option<Instant>,
     /// Whether an attempt was plainly refused by the provider.
     pub refused: bool,
+    /// Whether the last attempt went wrong in this worker: the provider was not asked.
+    pub stumbled: bool,
     /// Whether the one last try before `expires_at` has been given.
     pub last_try: bool,
     /// Whether the last attempt was a pause of its destination that only time can end.

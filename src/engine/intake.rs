@@ -126,7 +126,7 @@ impl Desk {
 
     fn read(&mut self, element: &Element, pass: &mut Pass<'_>) {
         match element.read() {
-            Reading::Envelope(envelope) => self.read_envelope(Arc::new(*envelope), pass),
+            Reading::Envelope(envelope) => self.read_envelope(element, Arc::new(*envelope), pass),
             Reading::Malformed { id, error } => {
                 self.events.malformed(&id, &self.channel, &error);
                 self.refuse(id, &error.refusal(Cause::Malformed), pass.now);
@@ -142,10 +142,12 @@ impl Desk {
         }
     }
 
-    fn read_envelope(&mut self, envelope: Arc<Envelope>, pass: &mut Pass<'_>) {
+    fn read_envelope(&mut self, element: &Element, envelope: Arc<Envelope>, pass: &mut Pass<'_>) {
         if envelope.channel != self.channel {
             if self.siblings.contains(&envelope.channel) {
-                self.events.misplaced(&envelope.id, &envelope.channel, &self.channel);
+                if self.is_news(element, pass) {
+                    self.events.misplaced(&envelope.id, &envelope.channel, &self.channel);
+                }
                 pass.dead += 1;
                 return;
             }

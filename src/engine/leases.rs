@@ -355,6 +355,13 @@ impl Lease {
         self.due
     }
 
+    /// Whether it may probe a closed gate: not while it cannot be sent for a skewed clock, nor while it
+    /// waits after a trouble of this worker's own, of which no probe learns anything.
+    pub fn may_probe(&self, now: Now, ahead: Option<TimeDelta>) -> bool {
+        let recovers = self.history.stumbled && matches!(self.state, State::Waiting { .. });
+        !recovers && !self.is_held_for_skew(now, ahead)
+    }
+
     /// Whether it is kept back because this machine's clock, `ahead` of the seam's by too much, says what
     /// it cannot be believed: that it has expired, or that its `not_before` has come.
     pub fn is_held_for_skew(&self, now: Now, ahead: Option<TimeDelta>) -> bool {

@@ -77,6 +77,9 @@ pub struct Parts {
     pub seam: Arc<dyn Seam>,
     /// Each channel with its lane's settings.
     pub channels: Vec<(Arc<dyn Channel>, LaneSettings)>,
+    /// The channels of this build. One that is not drained here may be another worker's: only an
+    /// envelope of a channel that nobody has is failed.
+    pub known: BTreeSet<ChannelName>,
     /// Where templates come from.
     pub library: Arc<Library>,
     /// Where the time comes from.
@@ -159,7 +162,8 @@ impl Engine {
             phase: phase.subscribe(),
             rest: Arc::new(Notify::new()),
         };
-        let names: BTreeSet<ChannelName> = parts.channels.iter().map(|(channel, _)| channel.name()).collect();
+        let mut names = parts.known;
+        names.extend(parts.channels.iter().map(|(channel, _)| channel.name()));
         let lane = |(channel, lane): (Arc<dyn Channel>, LaneSettings)| {
             let shared_state = (parts.events.clone(), seam_gate.clone());
             let desk = Desk::new(&*channel, names.clone(), &parts.settings, lane, shared_state);

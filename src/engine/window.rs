@@ -46,6 +46,7 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Window {
     size: u16,
+    asked: u16,
     interval: Duration,
     backoff: Schedule,
     boosted: Option<u16>,
@@ -65,6 +66,7 @@ impl Window {
     pub fn new(size: u16, interval: Duration) -> Window {
         Window {
             size,
+            asked: size,
             interval,
             backoff: Schedule::new(interval.min(LONGEST_BACKOFF), LONGEST_BACKOFF.max(interval)),
             boosted: None,
@@ -85,6 +87,7 @@ impl Window {
         let held = held + self.dead;
         let asked = u16::try_from(held + want).unwrap_or(u16::MAX);
         let limit = asked.max(self.boosted.unwrap_or(1)).clamp(1, self.size);
+        self.asked = limit;
         self.began = Some(now);
         self.hungry = false;
         Request { limit, held, began: now }
@@ -114,8 +117,12 @@ impl Window {
         self.hungry |= self.full;
     }
 
-    /// A poll failed. Returns the wait until the next.
+    /// A poll failed. Returns the wait until the next. A page that is too large to be read would be so
+    /// again: from then on at most half of what was asked for is.
     pub fn failed(&mut self, error: SeamError, now: Instant, random: f64) -> Duration {
+        if matches!(error, SeamError::TooLarge(_)) {
+            self.size = (self.asked / 2).max(1);
+        }
         self.failures += 1;
         self.error = Some(error);
         self.failing_since.get_or_insert(now);
@@ -147,7 +154,7 @@ impl Window {
         request.limit == self.size
     }
 
-    /// Its size.
+    /// Its size; smaller than it was set where pages have been too large to be read.
     pub fn size(&self) -> u16 {
         self.size
     }

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use chrono::{SecondsFormat, TimeDelta, Utc};
 use delivery_worker::outcome::AckStatus;
 use delivery_worker::sandbox::Fault;
-use delivery_worker::sandbox::examples::digest;
+use delivery_worker::sandbox::examples::{digest, nudge};
 use delivery_worker::sandbox::journal::{Endpoint, Event};
 use serde_json::{Value, json};
 
@@ -201,4 +201,44 @@ async fn a_page_that_was_asked_for_before_an_ack_does_not_send_its_envelope_agai
     let log = stage.more_pages(4, "email").await;
     let repeats = log.number_of(|event| matches!(event, Event::MailRepeated { .. }));
     assert_eq!((log.mails().count(), log.acks().count(), repeats), (1, 1, None));
+}
+
+#[tokio::test]
+async fn ids_that_no_path_can_carry_hold_nobody_up() {
+    let stage = Stage::of_email().await;
+    for n in 0..3 {
+        stage.seam.enqueue(digest(&format!("{n}{}", "x".repeat(300_000)), &format!("r{n}@example.com")));
+    }
+    let program = stage.run().await;
+    program.logged_times(3, "the ids", |line| text(line, "problem") == "id is too long for a path").await;
+    stage.seam.enqueue(digest("week-31", "ann@example.com"));
+    stage.acked(["week-31"]).await;
+    assert_eq!(mailed(&stage.journal.log()), ["week-31"], "what cannot be acked is not sent");
+}
+
+#[tokio::test]
+async fn an_app_that_ignores_the_channel_is_told_of_once_and_loses_nothing() {
+    let stage = Stage::new().await;
+    let later = from_now(TimeDelta::days(1));
+    let waiting = digest("next-week", "ann@example.com").set("/not_before", &*later);
+    let seam = WireSeam::start(vec![waiting.into()]).await;
+    let program = stage.with("OUTBOX_BASE_URL", seam.url()).run().await;
+    seam.more_pages(8).await;
+    assert_eq!(program.log(says("listed in another channel's page")).len(), 1);
+    let misplaced = r#"delivery_unusable_elements_total{channel="push",problem="misplaced"}"#;
+    assert_eq!(program.metric(misplaced).await, 1.0);
+    assert_eq!(seam.acked(0).await.len(), 0);
+}
+
+#[tokio::test]
+async fn what_another_worker_carries_is_left_to_it() {
+    let stage = Stage::new().await;
+    let browser = stage.push.subscribe().unwrap();
+    let elements = vec![nudge("of-another", &browser).into(), digest("ours", "ann@example.com").into()];
+    let seam = WireSeam::start(elements).await;
+    let resend = Wire::start(|_| ResponseTemplate::new(200).set_body_json(json!({"id": "m"}))).await;
+    let stage = stage.with("OUTBOX_BASE_URL", seam.url()).with("RESEND_BASE_URL", resend.url());
+    let _program = stage.with("DELIVERY_CHANNELS", "email").run().await;
+    seam.more_pages(3).await;
+    assert_eq!(seam.acked(1).await.keys().collect::<Vec<_>>(), ["ours"], "not failed for the other worker");
 }

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use delivery_worker::sandbox::Fault;
 use delivery_worker::sandbox::examples::{digest, nudge};
 use delivery_worker::sandbox::journal::Endpoint;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Signal;
 
 use crate::harness::{AT_ONCE, Stage, mailed, number, says, text};
@@ -108,6 +109,28 @@ async fn an_idle_worker_ends_at_once() {
     let stage = Stage::new().await.with("DELIVERY_POLL_INTERVAL", "1h");
     let mut program = stage.run().await;
     stage.until("a page of each lane", |log| log.pages() >= 2).await;
+    let began = Instant::now();
+    program.signal(Signal::TERM);
+    assert_eq!(program.exit().await, Some(0));
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+}
+
+/// Who reads a pipe that nobody writes to never comes back; no more does a lookup at once whose name
+/// server is silent.
+#[tokio::test]
+async fn a_thread_that_the_system_keeps_does_not_keep_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let stage = Stage::of_email().await.with("DELIVERY_TEMPLATES_DIR", folder.path().to_str().unwrap());
+    let mut program = stage.run().await;
+    let template = folder.path().join("your-week-digest.v1");
+    std::fs::create_dir(&template).unwrap();
+    let pipe = template.join("email.subject.hbs");
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+    program.signal(Signal::HUP);
+    // Opens when the other end is opened: the worker reads now.
+    let open = move || std::fs::OpenOptions::new().write(true).open(pipe);
+    let _silent = tokio::task::spawn_blocking(open).await.unwrap().unwrap();
+
     let began = Instant::now();
     program.signal(Signal::TERM);
     assert_eq!(program.exit().await, Some(0));

@@ -240,9 +240,11 @@ const NOUNS: [&str; 6] = ["field", "fields", "address", "email", "header", "para
 
 impl About {
     /// Reads the message. Resend puts fields in quotes; the first one quoted is what it complains of,
-    /// and later ones are its advice.
+    /// and later ones are its advice. An address is no word of Resend's: whoever chose it must not be
+    /// able to say that the key is wrong.
     fn of(message: &str) -> About {
-        let message = message.to_ascii_lowercase();
+        let words = message.split_whitespace().filter(|word| !word.contains('@'));
+        let message = words.collect::<Vec<_>>().join(" ").to_ascii_lowercase();
         if message.contains("api key") || message.contains("api_key") {
             return About::ApiKey;
         }

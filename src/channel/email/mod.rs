@@ -23,6 +23,8 @@ mod client;
 use address::Address;
 use client::{Client, Letter};
 
+/// The word of the contract.
+pub const NAME: &str = "email";
 /// Resend remembers an Idempotency-Key for 24 hours; the last is left for clocks and queues in between.
 const KEY_PROTECTS: Duration = Duration::from_secs(23 * 3600);
 
@@ -62,7 +64,7 @@ impl EmailChannel {
 #[async_trait]
 impl Channel for EmailChannel {
     fn name(&self) -> ChannelName {
-        ChannelName::new("email")
+        ChannelName::new(NAME)
     }
 
     fn gating(&self) -> Gating {

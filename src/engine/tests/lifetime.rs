@@ -148,3 +148,63 @@ async fn what_a_channel_calls_expired_under_a_wrong_clock_is_held() {
     world.clock.set_wrong_by(0);
     world.until_delivered(1).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_channel_calls_expired_under_a_wrong_clock_does_not_probe_without_end() {
+    let expired = Refusal::new(Cause::Expired, Detail::fixed("a week old"));
+    let world = Setup::email(2).start(|w| {
+        w.carrier().all(Answer::pause(Cause::ApiKey));
+        w.outbox.add(mail("a"));
+    });
+    world.until("the gate is closed", World::is_gate_closed).await;
+    world.clock.set_wrong_by(DAY);
+    let mut probes = 0;
+    world.carrier().rule(move |_| {
+        probes += 1;
+        // A loop without a pause would never let the test's own time go on.
+        if probes > 100 { Answer::hang() } else { Answer::exactly(Attempt::refusal(expired.clone())) }
+    });
+    world.pass(secs(90)).await;
+    let probes = world.carrier().tries().len() - 1;
+    assert!((10..=15).contains(&probes), "every five seconds after the first thirty: {probes}");
+    assert_eq!(world.outbox.posts(), []);
+    world.clock.set_wrong_by(0);
+    world.carrier().all(Answer::accepted());
+    world.until_delivered(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dates_at_the_ends_of_time_are_dates() {
+    const FIRST: &str = "-262143-01-01T00:00:00Z";
+    const LAST: &str = "+262142-12-31T23:59:59.999999999Z";
+    let world = Setup::email(1).start(|w| {
+        for (id, not_before, expires_at) in [
+            ("always", FIRST, LAST),
+            ("never", LAST, LAST),
+            ("long ago", FIRST, FIRST),
+            ("a", "0000-01-01T00:00:00Z", "9999-12-31T23:59:60-23:59"),
+            ("b", "2016-12-31T23:59:60+23:59", "+262142-12-31T23:59:59-23:59"),
+            ("c", "-262143-01-01T00:00:00+23:59", LAST),
+        ] {
+            let mut json = mail(id).json(&w.clock);
+            json["not_before"] = not_before.into();
+            json["expires_at"] = expires_at.into();
+            json["created_at"] = LAST.into();
+            w.outbox.add_raw("email", &json);
+        }
+    });
+    world.pass(secs(60)).await;
+    for (id, status) in [
+        ("always", Some(AckStatus::Delivered)),
+        ("a", Some(AckStatus::Delivered)),
+        ("never", None),
+        ("long ago", Some(AckStatus::Failed)),
+        ("b", Some(AckStatus::Failed)),
+        ("c", Some(AckStatus::Failed)),
+    ] {
+        assert_eq!(world.outbox.status(id), status, "{id}");
+    }
+    world.clock.set_wrong_by(200_000_000_000);
+    world.pass(secs(60)).await;
+    assert!(is_skewed(&world));
+}

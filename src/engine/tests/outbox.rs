@@ -79,6 +79,8 @@ pub(super) enum Fault {
     AnswerLost,
     /// It is done at once and answered so much later.
     Late(Duration),
+    /// A page of more elements than this is too large to be read (pages alone).
+    TooLargeOver(usize),
     /// No answer ever comes.
     Hang,
     /// The outbox says that it does not know the id (acks alone).
@@ -326,6 +328,8 @@ impl Seam for Outbox {
             Fault::None | Fault::Unknown => Ok(page),
             Fault::Error(error) => Err(error),
             Fault::AnswerLost => Err(SeamError::Unreachable),
+            Fault::TooLargeOver(most) if page.elements.len() > most => Err(SeamError::TooLarge(1)),
+            Fault::TooLargeOver(_) => Ok(page),
             Fault::Late(wait) => {
                 tokio::time::sleep(wait).await;
                 self.changed.notify_waiters();
@@ -341,7 +345,9 @@ impl Seam for Outbox {
             Fault::Error(error) => Err(error.clone()),
             Fault::Unknown => Ok(Acked::Unknown),
             Fault::Hang => std::future::pending().await,
-            Fault::None | Fault::AnswerLost | Fault::Late(_) => Ok(self.effective(id.as_str(), ack.status)),
+            Fault::None | Fault::AnswerLost | Fault::Late(_) | Fault::TooLargeOver(_) => {
+                Ok(self.effective(id.as_str(), ack.status))
+            }
         };
         self.changed.notify_waiters();
         match fault {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::carrier::Answer;
-use super::outbox::mail;
+use super::outbox::{mail, push};
 use super::world::{Setup, World, fixed, hours, secs};
 use crate::channel::{Gating, Rate};
 use crate::outcome::{AckStatus, Cause};
@@ -150,4 +150,33 @@ async fn slow_answers_do_not_slow_the_rate() {
     world.until_delivered(4).await;
     let began: Vec<_> = world.carrier().tries().iter().map(|t| t.began.as_millis()).collect();
     assert_eq!(began, [0, 500, 1000, 1500]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_panics_waits_for_its_next_attempt_as_any_other() {
+    let world = pending(1, Setup::email(2), Answer::pause(Cause::ApiKey));
+    world.until("the gate is closed", World::is_gate_closed).await;
+    world.carrier().all(Answer::panic());
+    world.until("it has panicked for a while", |w| w.at() > secs(60)).await;
+    let tries = world.carrier().tries();
+    assert!((3..=5).contains(&tries.len()), "at 30 s, then 2, 8 and more seconds apart: {tries:#?}");
+    assert_eq!(world.outbox.posts(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_origin_that_nobody_needs_any_more_is_no_trouble_of_the_workers() {
+    let world = Setup::push(4).start(|w| {
+        w.carrier().all(Answer::pause_destination(Cause::PushCredential, None));
+        w.outbox.add_all((0..3).map(|n| push(format!("p{n}"), "hostile")));
+    });
+    world.until("the gate is closed", World::is_gate_closed).await;
+    assert!(!world.unready().is_empty());
+    for n in 0..3 {
+        world.outbox.withdraw(&format!("p{n}"));
+    }
+    world.pass(secs(20)).await;
+    assert_eq!(world.unready(), []);
+    world.outbox.restore("p0");
+    world.carrier().all(Answer::accepted());
+    world.until_delivered(1).await;
 }

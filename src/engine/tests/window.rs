@@ -1,7 +1,7 @@
 //! How much is asked of the seam, and how often.
 
 use super::carrier::Answer;
-use super::outbox::mail;
+use super::outbox::{Fault, mail};
 use super::world::{Setup, World, hours, secs};
 use crate::outcome::{AckStatus, Cause};
 
@@ -96,4 +96,18 @@ async fn a_closed_gate_does_not_hurry_the_poller() {
     world.until("the gate is closed", World::is_gate_closed).await;
     let polls = polls_in_the_next_hour(&world).await;
     assert!(POLLS_AN_HOUR.contains(&polls), "{polls}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_too_large_to_be_read_is_asked_for_in_parts() {
+    let world = Setup::email(4).start(|w| {
+        w.outbox.all_polls(Fault::TooLargeOver(100));
+        w.carrier().all(Answer::pause(Cause::ApiKey));
+        w.outbox.add_all((0..400).map(|n| mail(format!("m{n}"))));
+    });
+    world.pass(hours(1)).await;
+    assert!(world.outbox.polls().iter().any(|poll| poll.limit > 100), "it has asked for more");
+    assert!(world.lane().window_size <= 100);
+    world.carrier().all(Answer::accepted());
+    world.until_delivered(400).await;
 }

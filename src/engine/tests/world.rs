@@ -2,6 +2,7 @@
 //!
 //! A history is the same each time: the runtime has one thread, clocks are virtual, jitter is seeded.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -134,6 +135,7 @@ impl Setup {
         let engine = Engine::new(Parts {
             seam: outbox.clone(),
             channels: channels.collect(),
+            known: BTreeSet::new(),
             library: library(),
             clock: clock.clone(),
             events: Events::default(),

@@ -51,6 +51,10 @@ const TABLE: &[Row] = &[
     (400, V, "The 'html' field must be a string", Failed, Refused),
     (422, V, "Invalid `to` field. Do not use `example.com`.", Failed, Refused),
     (422, "missing_required_field", "Missing `subject` field.", Failed, Refused),
+    // A reader's address may hold any word and quote it.
+    (422, V, "api_key@example.test is no valid `to`", Failed, Refused),
+    (422, V, "The address x'from'y@example.test is invalid", Failed, Refused),
+    (422, V, "Invalid `to` field (not-verified-tags@example.test).", Failed, Refused),
     (422, "invalid_attachment", "Attachment is odd", Failed, Refused),
     (422, V, "Something else entirely", Failed, Refused),
     (451, "security_error", "We may have found a security issue", Failed, Refused),
