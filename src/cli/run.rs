@@ -7,9 +7,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 
 use super::{Exit, Failure, begin, library};
-use crate::config::{Config, Environment};
+use crate::config::Environment;
 use crate::engine::{End, Mode, Report};
-use crate::render::Library;
 use crate::worker::{Reloader, Worker};
 
 /// Reads the configuration and runs the worker in `mode`.
@@ -17,11 +16,19 @@ use crate::worker::{Reloader, Worker};
 /// # Errors
 /// The configuration or a template is wrong, or the admin address is taken.
 pub fn run(mode: Mode) -> Result<Exit, Failure> {
-    let config = begin(&Environment::of_process())?;
-    let library = library(config.rendering.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the threads cannot be started")?;
-    let report = runtime.block_on(work(config, library, mode));
+    // Before anything that takes time: a signal that nobody listens for kills.
+    let signals = runtime.block_on(async { Signals::listen() }).context("signals cannot be received")?;
+    let hangups = runtime.block_on(async { signal(SignalKind::hangup()) });
+    let hangups = hangups.context("signals cannot be received")?;
+    let config = begin(&Environment::of_process())?;
+    let library = library(config.rendering.clone())?;
+    let report = runtime.block_on(async {
+        let worker = Worker::new(config, library).await?;
+        tokio::spawn(reload(hangups, worker.reloader()));
+        Ok::<_, anyhow::Error>(work(worker, signals, mode).await)
+    });
     // What the system keeps a thread for (a lookup whose name server is silent, a file on a dead mount)
     // must not keep the worker: dropped, the runtime would wait for it.
     runtime.shutdown_background();
@@ -30,17 +37,14 @@ pub fn run(mode: Mode) -> Result<Exit, Failure> {
     Ok(exit_of(&report))
 }
 
-async fn work(config: Config, library: Library, mode: Mode) -> anyhow::Result<Report> {
-    let worker = Worker::new(config, library).await?;
-    let signals = Signals::listen().context("signals cannot be received")?;
-    tokio::spawn(reload(signal(SignalKind::hangup())?, worker.reloader()));
+async fn work(worker: Worker, signals: Signals, mode: Mode) -> Report {
     let admin = worker.admin_address().map(|address| address.to_string());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), admin, "delivering");
     let stop = async {
         signals.next().await;
         tracing::info!("stopping: nothing new is begun, what is on its way is finished");
     };
-    Ok(worker.run(mode, stop, signals.next()).await)
+    worker.run(mode, stop, signals.next()).await
 }
 
 /// SIGHUP: what was changed is taken in.

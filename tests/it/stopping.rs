@@ -136,3 +136,15 @@ async fn a_thread_that_the_system_keeps_does_not_keep_it() {
     assert_eq!(program.exit().await, Some(0));
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
 }
+
+#[tokio::test]
+async fn signals_that_come_while_it_starts_kill_nobody() {
+    let stage = Stage::new().await;
+    for signal in [Signal::HUP, Signal::TERM] {
+        // A drain of nothing ends by itself.
+        let mut program = stage.drain();
+        program.logged("the first line", says("RESEND_BASE_URL is not https")).await;
+        program.signal(signal);
+        assert_eq!(program.exit().await, Some(0), "{signal:?}");
+    }
+}
