@@ -1,0 +1,118 @@
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn whole() -> Value {
+    json!({
+        "schema_version": "1", "id": "e-1", "user_id": "u-1", "channel": "email",
+        "template": "your-week-digest.v1",
+        "recipient": {"email": "ann@example.test", "email_verified": null},
+        "consent_snapshot": {"cadence": "weekly", "unsubscribe_ref": "r-1"},
+        "payload": {"sections": []}, "not_before": null,
+        "created_at": "2026-08-03T06:00:00+02:00", "unknown": {"x": 1}
+    })
+}
+
+fn with(field: &str, value: Value) -> Value {
+    let mut envelope = whole();
+    envelope[field] = value;
+    envelope
+}
+
+fn without(field: &str) -> Value {
+    let mut envelope = whole();
+    envelope.as_object_mut().unwrap().remove(field);
+    envelope
+}
+
+fn field_named(element: &Value) -> String {
+    match read(&element.to_string()) {
+        Reading::Malformed { error, .. } => error.field,
+        other => panic!("expected a malformed envelope, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_whole_envelope_is_read_whatever_else_it_holds() {
+    let Reading::Envelope(envelope) = read(&whole().to_string()) else { panic!("not an envelope") };
+    assert_eq!(envelope.id.as_str(), "e-1");
+    assert_eq!(envelope.created_at.to_rfc3339(), "2026-08-03T04:00:00+00:00");
+    assert_eq!(envelope.not_before, None);
+    assert_eq!(envelope.template.family(), "your-week-digest");
+}
+
+#[test]
+fn a_malformed_envelope_names_its_field() {
+    for field in [
+        "user_id",
+        "channel",
+        "template",
+        "recipient",
+        "consent_snapshot",
+        "payload",
+        "created_at",
+        "schema_version",
+    ] {
+        assert_eq!(field_named(&without(field)), field);
+        assert_eq!(field_named(&with(field, Value::Null)), field, "null reads as absent");
+    }
+    assert_eq!(field_named(&with("user_id", json!(7))), "user_id");
+    assert_eq!(field_named(&with("template", json!(""))), "template");
+    assert_eq!(field_named(&with("consent_snapshot", json!({}))), "consent_snapshot.unsubscribe_ref");
+    assert_eq!(field_named(&with("created_at", json!("2026-08-03T06:00:00"))), "created_at", "no offset");
+    assert_eq!(field_named(&with("expires_at", json!("tomorrow"))), "expires_at");
+}
+
+#[test]
+fn another_schema_version_is_left_for_another_build() {
+    for version in [json!("2"), json!("1.1"), json!(1)] {
+        assert!(matches!(read(&with("schema_version", version).to_string()), Reading::Unreadable { .. }));
+    }
+}
+
+#[test]
+fn an_element_without_a_usable_id_is_unnamed() {
+    for element in [
+        json!(null),
+        json!([]),
+        json!("x"),
+        json!({}),
+        without("id"),
+        with("id", json!(4)),
+        with("id", json!("")),
+        with("id", json!("..")),
+    ] {
+        assert!(matches!(read(&element.to_string()), Reading::Unnamed { .. }), "{element}");
+    }
+}
+
+#[test]
+fn an_id_is_as_long_as_a_path_can_carry_it() {
+    for (longest, one_more) in [("x".repeat(7_000), "x"), ("é".repeat(1_166), "é")] {
+        assert!(EnvelopeId::new(longest.clone()).is_ok());
+        let element = with("id", json!(longest + one_more));
+        assert!(matches!(read(&element.to_string()), Reading::Unnamed { .. }));
+    }
+}
+
+#[test]
+fn nothing_personal_is_in_debug_or_in_an_error() {
+    let marker = "marker@example.test";
+    let envelope = with("recipient", json!({"email": marker}));
+    assert!(!format!("{:?}", read(&envelope.to_string())).contains(marker));
+    let bad = with("created_at", json!(marker));
+    assert!(!format!("{:?}", read(&bad.to_string())).contains(marker));
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "[\\s\\S]{0,200}") {
+        read(&text);
+    }
+
+    #[test]
+    fn a_family_is_a_prefix_of_its_name(name in "[a-z.v0-9-]{1,20}") {
+        let template = TemplateName::new(name.clone());
+        prop_assert!(name.starts_with(template.family()));
+    }
+}
