@@ -10,13 +10,12 @@ use std::sync::Arc;
 use anyhow::Context;
 use prometheus_client::registry::Registry;
 
-use crate::channel::Channel;
 use crate::channel::email::{self, EmailChannel};
 use crate::channel::push::{self, PushChannel};
+use crate::channel::{self, Channel};
 use crate::clock::SystemClock;
 use crate::config::{Config, Workers};
 use crate::engine::{Engine, LaneSettings, Mode, Parts, Report};
-use crate::envelope::ChannelName;
 use crate::outbox::HttpSeam;
 use crate::render::Library;
 use crate::telemetry::admin::Admin;
@@ -52,7 +51,7 @@ impl Worker {
         let engine = Engine::new(Parts {
             seam: Arc::new(seam),
             channels,
-            known: [email::NAME, push::NAME].map(ChannelName::new).into(),
+            known: channel::known().into(),
             library: library.clone(),
             clock: Arc::new(SystemClock),
             events: Events::new(metrics),

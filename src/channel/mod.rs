@@ -18,6 +18,11 @@ use crate::render::Templates;
 pub mod email;
 pub mod push;
 
+/// The channels of this build, whether they are configured or not.
+pub fn known() -> [ChannelName; 2] {
+    [email::NAME, push::NAME].map(ChannelName::new)
+}
+
 /// One way to reach people. Adding one is a module beside this file and its templates.
 #[async_trait]
 pub trait Channel: Send + Sync + 'static {

@@ -18,7 +18,7 @@ const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("engine", &["channel", "clock", "envelope", "http", "outbox", "outcome", "render", "telemetry"]),
     ("config", &["channel", "engine", "http", "outbox", "telemetry"]),
     ("sandbox", &["clock", "envelope", "http", "outcome"]),
-    ("worker", &["channel", "clock", "config", "engine", "envelope", "outbox", "render", "telemetry"]),
+    ("worker", &["channel", "clock", "config", "engine", "outbox", "render", "telemetry"]),
     (
         "cli",
         &["channel", "config", "engine", "envelope", "outcome", "render", "sandbox", "telemetry", "worker"],

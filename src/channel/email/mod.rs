@@ -24,7 +24,7 @@ use address::Address;
 use client::{Client, Letter};
 
 /// The word of the contract.
-pub const NAME: &str = "email";
+pub(super) const NAME: &str = "email";
 /// Resend remembers an Idempotency-Key for 24 hours; the last is left for clocks and queues in between.
 const KEY_PROTECTS: Duration = Duration::from_secs(23 * 3600);
 

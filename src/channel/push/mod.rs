@@ -39,7 +39,7 @@ use subscription::Subscription;
 use token::Tokens;
 
 /// The word of the contract.
-pub const NAME: &str = "push";
+pub(super) const NAME: &str = "push";
 /// The longest that every service keeps a message: FCM's limit, in seconds (28 days).
 const TTL_CAP: u32 = 2_419_200;
 /// An envelope without `expires_at` is worth showing for a week after it was made.
