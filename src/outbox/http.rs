@@ -18,7 +18,7 @@ use url::Url;
 
 use super::{Ack, Acked, Element, Page, Seam, SeamError};
 use crate::envelope::{ChannelName, EnvelopeId};
-use crate::http::{self, BODY_CAP, BaseUrl, BodyError, SetupError};
+use crate::http::{self, BODY_CAP, BaseUrl, BodyError, SetupError, Trouble};
 use crate::outcome::AckStatus;
 
 /// The most that is read of a page: 500 envelopes of 32 KiB, several times what a full digest takes.
@@ -68,7 +68,7 @@ impl HttpSeam {
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, SeamError> {
         let request = request.header(self.token_header.clone(), self.token.clone());
-        request.send().await.map_err(|_| SeamError::Unreachable)
+        request.send().await.map_err(|error| SeamError::Unreachable(Trouble::of(&error).cause))
     }
 }
 
@@ -141,7 +141,7 @@ fn ack_refusal(status: StatusCode) -> SeamError {
 async fn read(response: Response, cap: usize) -> Result<Vec<u8>, SeamError> {
     http::read_capped(response, cap).await.map_err(|error| match error {
         BodyError::TooLarge(cap) => SeamError::TooLarge(cap),
-        BodyError::Cut(_) => SeamError::Unreachable,
+        BodyError::Cut(trouble) => SeamError::Unreachable(trouble.cause),
     })
 }
 

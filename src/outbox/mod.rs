@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::envelope::{self, ChannelName, EnvelopeId, Reading};
-use crate::outcome::{AckStatus, Detail};
+use crate::outcome::{AckStatus, Cause, Detail};
 
 mod http;
 
@@ -110,8 +110,8 @@ pub enum Acked {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SeamError {
     /// No answer: refused, unresolved, timed out, cut.
-    #[error("the seam is out of reach")]
-    Unreachable,
+    #[error("the seam is out of reach ({0})")]
+    Unreachable(Cause),
     /// 401.
     #[error("the seam refuses the token (401): is INTERNAL_OUTBOX_TOKEN the app's?")]
     TokenRefused,
@@ -156,7 +156,7 @@ impl SeamError {
             | SeamError::NotReady
             | SeamError::Redirected { .. }
             | SeamError::Unreadable => true,
-            SeamError::Unreachable
+            SeamError::Unreachable(_)
             | SeamError::Status(_)
             | SeamError::Refused(_)
             | SeamError::TooLarge(_) => false,
@@ -171,7 +171,7 @@ impl SeamError {
     /// The name in metrics.
     pub fn label(&self) -> &'static str {
         match self {
-            SeamError::Unreachable => "unreachable",
+            SeamError::Unreachable(_) => "unreachable",
             SeamError::TokenRefused => "token_refused",
             SeamError::Forbidden => "forbidden",
             SeamError::NotReady => "not_ready",

@@ -105,17 +105,20 @@ async fn a_drain_waits_for_a_rate_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_drain_gives_up_on_a_seam_that_is_out_of_reach_for_a_minute() {
     let mut world = Setup::email(2).drain().start(|w| {
-        w.outbox.all_polls(Fault::Error(SeamError::Unreachable));
+        w.outbox.all_polls(Fault::Error(SeamError::Unreachable(Cause::Connect)));
     });
     let report = world.ended().await;
-    assert_eq!((report.end.clone(), report.exit_code()), (End::Seam(SeamError::Unreachable), 75));
+    assert_eq!(
+        (report.end.clone(), report.exit_code()),
+        (End::Seam(SeamError::Unreachable(Cause::Connect)), 75)
+    );
     assert!(world.at() >= secs(60) && world.at() < secs(62), "{:?}", world.at());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_goes_on_after_a_seam_that_was_away_for_half_a_minute() {
     let mut world = Setup::email(2).drain().start(|w| {
-        w.outbox.next_polls((0..3).map(|_| Fault::Error(SeamError::Unreachable)));
+        w.outbox.next_polls((0..3).map(|_| Fault::Error(SeamError::Unreachable(Cause::Connect))));
         w.outbox.add(mail("a"));
     });
     assert_eq!(world.ended().await.exit_code(), 0);

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::clock::TestClock;
 use crate::envelope::{ChannelName, EnvelopeId};
 use crate::outbox::{Ack, Acked, Element, Page, Seam, SeamError};
-use crate::outcome::AckStatus;
+use crate::outcome::{AckStatus, Cause};
 
 /// An envelope to be. Times count from the world's start.
 #[derive(Debug, Clone)]
@@ -327,7 +327,7 @@ impl Seam for Outbox {
         match fault {
             Fault::None | Fault::Unknown => Ok(page),
             Fault::Error(error) => Err(error),
-            Fault::AnswerLost => Err(SeamError::Unreachable),
+            Fault::AnswerLost => Err(SeamError::Unreachable(Cause::Connect)),
             Fault::TooLargeOver(most) if page.elements.len() > most => Err(SeamError::TooLarge(1)),
             Fault::TooLargeOver(_) => Ok(page),
             Fault::Late(wait) => {
@@ -351,7 +351,7 @@ impl Seam for Outbox {
         };
         self.changed.notify_waiters();
         match fault {
-            Fault::AnswerLost => Err(SeamError::Unreachable),
+            Fault::AnswerLost => Err(SeamError::Unreachable(Cause::Connect)),
             Fault::Late(wait) => {
                 tokio::time::sleep(wait).await;
                 self.changed.notify_waiters();

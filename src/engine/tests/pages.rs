@@ -6,7 +6,7 @@ use super::carrier::Answer;
 use super::outbox::{Fault, mail, push};
 use super::world::{Setup, World, fixed, hours, secs};
 use crate::outbox::SeamError;
-use crate::outcome::AckStatus;
+use crate::outcome::{AckStatus, Cause};
 use crate::telemetry::status::{LeaseState, Unready};
 
 fn changed(world: &World, id: &str, field: &str, value: Value) -> Value {
@@ -65,7 +65,7 @@ async fn nothing_is_sent_on_a_listing_that_has_grown_stale_and_it_resumes_with_t
         w.outbox.add_all((0..60).map(|n| mail(format!("m{n}"))));
     });
     world.until_delivered(2).await;
-    world.outbox.all_polls(Fault::Error(SeamError::Unreachable));
+    world.outbox.all_polls(Fault::Error(SeamError::Unreachable(Cause::Connect)));
     world.pass(secs(600)).await;
     let last = world.carrier().tries().last().unwrap().began;
     let fresh =
@@ -83,7 +83,8 @@ async fn nothing_is_sent_on_a_listing_that_has_grown_stale_and_it_resumes_with_t
 
 #[tokio::test(start_paused = true)]
 async fn a_seam_that_is_down_is_asked_with_backoff() {
-    let world = Setup::email(1).start(|w| w.outbox.all_polls(Fault::Error(SeamError::Unreachable)));
+    let world =
+        Setup::email(1).start(|w| w.outbox.all_polls(Fault::Error(SeamError::Unreachable(Cause::Connect))));
     world.pass(hours(1)).await;
     let polls = world.outbox.polls().len();
     assert!((118..=140).contains(&polls), "every half minute: {polls}");

@@ -7,11 +7,11 @@ use super::outbox::{Fault, mail};
 use super::world::{Setup, World, secs};
 use crate::engine::{End, Report};
 use crate::outbox::SeamError;
-use crate::outcome::AckStatus;
+use crate::outcome::{AckStatus, Cause};
 use crate::telemetry::status::{LeaseState, Unready};
 
 fn down() -> Fault {
-    Fault::Error(SeamError::Unreachable)
+    Fault::Error(SeamError::Unreachable(Cause::Connect))
 }
 
 async fn on_its_way(setup: Setup, answer: Answer) -> World {

@@ -43,7 +43,7 @@ fn any_answer(rng: &mut fastrand::Rng) -> Answer {
 fn any_fault(rng: &mut fastrand::Rng) -> Fault {
     match rng.u8(..12) {
         0 => Fault::Error(SeamError::Status(500)),
-        1 => Fault::Error(SeamError::Unreachable),
+        1 => Fault::Error(SeamError::Unreachable(Cause::Connect)),
         2 => Fault::AnswerLost,
         3 => Fault::Late(Duration::from_millis(rng.u64(..9000))),
         _ => Fault::None,

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::outcome::Cause;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// The draw that leaves a poll interval as it is.
@@ -127,12 +128,16 @@ fn while_the_seam_fails_polls_back_off_whoever_is_waiting() {
     let mut waits = Vec::new();
     for _ in 0..4 {
         window.begin(16, 16, now);
-        let wait = window.failed(SeamError::Unreachable, now, 0.0);
+        let wait = window.failed(SeamError::Unreachable(Cause::Connect), now, 0.0);
         waits.push(wait.as_secs());
         for (short, stale) in [(false, false), (true, false), (false, true), (true, true)] {
             assert_eq!(window.next_poll(short, stale), Some(now + wait));
         }
-        assert_eq!(window.trouble(), Some((&SeamError::Unreachable, since)), "since the first");
+        assert_eq!(
+            window.trouble(),
+            Some((&SeamError::Unreachable(Cause::Connect), since)),
+            "since the first"
+        );
         now += wait;
     }
     assert_eq!(waits, [5, 20, 30, 30]);
@@ -148,7 +153,7 @@ fn a_seam_that_fails_at_the_first_poll_is_backed_off_from_too() {
     let now = Instant::now();
     let mut window = window(500);
     window.begin(0, 16, now);
-    let wait = window.failed(SeamError::Unreachable, now, 0.0);
+    let wait = window.failed(SeamError::Unreachable(Cause::Connect), now, 0.0);
     assert_eq!(window.next_poll(true, true), Some(now + wait));
     assert_eq!(window.last_page(), None);
 }
@@ -173,7 +178,7 @@ proptest! {
         let mut window = Window::new(500, Duration::from_millis(interval));
         for _ in 0..failures {
             window.begin(0, 1, now);
-            let wait = window.failed(SeamError::Unreachable, now, random);
+            let wait = window.failed(SeamError::Unreachable(Cause::Connect), now, random);
             prop_assert!(wait <= LONGEST_BACKOFF && wait >= Duration::from_millis(interval).mul_f64(0.9));
         }
     }

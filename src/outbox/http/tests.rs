@@ -7,7 +7,7 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 use super::*;
 use crate::envelope::Reading;
-use crate::outcome::Detail;
+use crate::outcome::{Cause, Detail};
 
 fn settings(base: &str, token_header: &'static str) -> Settings {
     Settings {
@@ -263,9 +263,10 @@ async fn no_answer_or_half_of_one_is_unreachable() {
     drop(gone);
     let cut = raw(b"", false).await;
     let half = raw(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"envelopes\":[", false).await;
-    for base in [refused, cut, half] {
-        assert_eq!(seam(&base).pending(&email(), 1).await.unwrap_err(), SeamError::Unreachable);
-        assert_eq!(seam(&base).ack(&id("e-1"), &delivered()).await, Err(SeamError::Unreachable));
+    for (base, cause) in [(refused, Cause::Connect), (cut, Cause::Reset), (half, Cause::Reset)] {
+        let unreachable = SeamError::Unreachable(cause);
+        assert_eq!(seam(&base).pending(&email(), 1).await.unwrap_err(), unreachable);
+        assert_eq!(seam(&base).ack(&id("e-1"), &delivered()).await, Err(unreachable));
     }
 }
 
