@@ -38,6 +38,7 @@ deny:
 install: ## Put binary and unit in place; needs root, touches no configuration.
 	install -D -m 755 target/release/delivery-worker "$(DESTDIR)$(PREFIX)/bin/delivery-worker"
 	install -D -m 644 deploy/systemd/delivery-worker.service "$(DESTDIR)/etc/systemd/system/delivery-worker.service"
+	sed -i 's|^ExecStart=/usr/local/|ExecStart=$(PREFIX)/|' "$(DESTDIR)/etc/systemd/system/delivery-worker.service"
 
 bench: ## Measure what the worker costs: rate, CPU, memory, idle.
 	$(CARGO) bench --locked --bench load

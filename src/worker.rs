@@ -21,6 +21,7 @@ use crate::render::Library;
 use crate::telemetry::admin::Admin;
 use crate::telemetry::events::Events;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::status::StatusSource;
 
 /// A worker, ready to run.
 pub struct Worker {
@@ -63,6 +64,11 @@ impl Worker {
     /// Where the admin server listens, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|(admin, _)| admin.address())
+    }
+
+    /// The channels that it drains.
+    pub fn channels(&self) -> Vec<String> {
+        self.engine.status().lanes.iter().map(|lane| lane.channel.to_string()).collect()
     }
 
     /// A handle for whoever reloads while the worker runs.

@@ -39,12 +39,9 @@ pub fn run(mode: Mode) -> Result<Exit, Failure> {
 
 async fn work(worker: Worker, signals: Signals, mode: Mode) -> Report {
     let admin = worker.admin_address().map(|address| address.to_string());
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), admin, "delivering");
-    let stop = async {
-        signals.next().await;
-        tracing::info!("stopping: nothing new is begun, what is on its way is finished");
-    };
-    worker.run(mode, stop, signals.next()).await
+    let channels = worker.channels().join(",");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), channels, admin, "delivering");
+    worker.run(mode, signals.next(), signals.next()).await
 }
 
 /// SIGHUP: what was changed is taken in.
@@ -91,7 +88,9 @@ fn tell(report: &Report) {
         End::Seam(error) => format!("gave up: {error}"),
         End::Died => "a loop of the engine died: a defect of the worker".to_owned(),
     };
-    if *cut + *unacked > 0 {
+    if let End::Seam(_) | End::Died = end {
+        tracing::error!(cut, unacked, due_left, "{why}");
+    } else if *cut + *unacked > 0 {
         tracing::warn!(
             cut,
             unacked,

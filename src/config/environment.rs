@@ -12,6 +12,8 @@ pub struct Environment(BTreeMap<String, OsString>);
 
 /// Variables with this prefix are ours, whether this build reads them or not.
 pub(super) const PREFIX: &str = "DELIVERY_";
+/// The other beginnings of our names, which other programs' names may have too.
+const FAMILIES: [&str; 5] = ["MAIL_", "OUTBOX_", "PUSH_", "RESEND_", "VAPID_"];
 
 impl Environment {
     /// What the process was started with.
@@ -24,7 +26,7 @@ impl Environment {
         self.0.get(name).filter(|value| !value.is_empty())
     }
 
-    /// The names that carry our prefix and are not read by this build.
+    /// The names that begin as ours do and are not read by this build.
     pub(super) fn unknown(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str).filter(|name| !variables::is_read(name))
     }
@@ -32,7 +34,9 @@ impl Environment {
 
 impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Environment {
-        let ours = |name: &str| name.starts_with(PREFIX) || variables::is_read(name);
+        let begins =
+            |name: &str| name.starts_with(PREFIX) || FAMILIES.iter().any(|family| name.starts_with(family));
+        let ours = |name: &str| begins(name) || variables::is_read(name);
         let pairs = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
         Environment(pairs.filter(|(name, _)| ours(name)).collect())
     }

@@ -188,6 +188,8 @@ fn an_unknown_variable_of_ours_is_a_warning_that_guesses_what_was_meant() {
         ("DELIVERY_POLL_INTERVALL", "5s"),
         ("DELIVERY_EMAIL_WORKER", "5"),
         ("DELIVERY_COLOUR", "blue"),
+        ("RESEND_MAX_RSP", "2"),
+        ("MAIL_SPOOL", "another program's"),
         ("PATH", "/bin"),
     ]);
     assert_eq!(
@@ -196,6 +198,7 @@ fn an_unknown_variable_of_ours_is_a_warning_that_guesses_what_was_meant() {
             "DELIVERY_COLOUR is not known to this build and does nothing",
             "DELIVERY_EMAIL_WORKER is not known to this build and does nothing: is DELIVERY_EMAIL_WORKERS meant?",
             "DELIVERY_POLL_INTERVALL is not known to this build and does nothing: is DELIVERY_POLL_INTERVAL meant?",
+            "RESEND_MAX_RSP is not known to this build and does nothing: is RESEND_MAX_RPS meant?",
         ]
     );
 }
@@ -261,6 +264,8 @@ fn the_example_file_lists_every_variable_and_no_other_and_reads_without_a_warnin
         assert!(variables::is_read(name), "{name} is not read");
     }
     let set = EXAMPLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+    // systemd and a shell both take the quotes away.
+    let set = set.map(|(name, value)| (name, value.trim_matches('"')));
     let secrets =
         WHOLE.iter().copied().filter(|(name, _)| variables::ALL.iter().any(|v| v.secret && v.name == *name));
     let (_, warnings) = Config::read(&set.chain(secrets).collect()).unwrap();

@@ -26,25 +26,25 @@ impl fmt::Display for Warning {
 
 /// Everything odd about `config` as read from `env`.
 pub(super) fn of(config: &Config, env: &Environment) -> Vec<Warning> {
-    let unknown = env.unknown().map(|name| Warning { variable: name.to_owned(), what: unknown(name) });
+    let unknown =
+        env.unknown().filter_map(|name| Some(Warning { variable: name.to_owned(), what: unknown(name)? }));
     unknown.chain(pairs(config)).collect()
 }
 
 /// Names this alike are one name mistyped (Jaro-Winkler, from 0 to 1).
 const ALIKE: f64 = 0.93;
 
-fn unknown(name: &str) -> String {
+/// What to say of a name that is not read: of one with our prefix that it does nothing, of any other only
+/// if it is one of ours mistyped.
+fn unknown(name: &str) -> Option<String> {
     let near = |known: &str| strsim::jaro_winkler(name, known);
-    let best = var::ALL
-        .iter()
-        .map(|v| v.name)
-        .filter(|known| known.starts_with(PREFIX))
-        .map(|known| (near(known), known));
-    match best.max_by(|a, b| a.0.total_cmp(&b.0)) {
+    let best = var::ALL.iter().map(|v| (near(v.name), v.name)).max_by(|a, b| a.0.total_cmp(&b.0));
+    match best {
         Some((alike, known)) if alike >= ALIKE => {
-            format!("is not known to this build and does nothing: is {known} meant?")
+            Some(format!("is not known to this build and does nothing: is {known} meant?"))
         }
-        _ => "is not known to this build and does nothing".to_owned(),
+        _ if name.starts_with(PREFIX) => Some("is not known to this build and does nothing".to_owned()),
+        _ => None,
     }
 }
 

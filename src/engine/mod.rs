@@ -144,6 +144,7 @@ impl Report {
 pub struct Engine {
     lanes: Vec<Arc<Lane>>,
     settings: Settings,
+    events: Events,
     clock: Arc<dyn Clock>,
     seam_gate: Arc<Mutex<SeamGate>>,
     phase: watch::Sender<Phase>,
@@ -172,6 +173,7 @@ impl Engine {
         Arc::new(Engine {
             lanes: parts.channels.into_iter().map(lane).collect(),
             settings: parts.settings,
+            events: parts.events,
             clock: parts.clock,
             rest: shared.rest.clone(),
             seam_gate,
@@ -204,12 +206,16 @@ impl Engine {
             Some(_) = loops.join_next() => End::Died,
             Some(_) = workers.join_next() => End::Died,
         };
+        self.stop_leasing();
+        if end == End::Stopped {
+            self.events.stopping();
+        }
         self.finish(&mut workers, abort).await;
         self.report(end)
     }
 
-    /// Finishes sends and flushes acks within the grace.
-    async fn finish(&self, workers: &mut JoinSet<()>, abort: impl Future<Output = ()>) {
+    /// No lane hands out a lease or asks for a page any more, and every ack is due.
+    fn stop_leasing(&self) {
         self.phase.send_replace(Phase::Finishing);
         for lane in &self.lanes {
             let now = lane.now().mono;
@@ -219,6 +225,10 @@ impl Engine {
             drop(desk);
             lane.nudge();
         }
+    }
+
+    /// Finishes sends and flushes acks within the grace.
+    async fn finish(&self, workers: &mut JoinSet<()>, abort: impl Future<Output = ()>) {
         let finished = async {
             while workers.join_next().await.is_some() {}
             while !self.lanes.iter().all(|lane| lane.desk().acks.is_flushed()) {

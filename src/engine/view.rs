@@ -100,8 +100,8 @@ impl Desk {
     pub(super) fn unready(&mut self, now: Now) -> Vec<Unready> {
         let mut reasons = Vec::new();
         match (self.window.trouble(), self.window.last_page()) {
-            (Some((error, _)), _) => reasons.push(Unready::Seam { error: error.label() }),
-            (None, None) => reasons.push(Unready::Seam { error: "not asked yet" }),
+            (Some((error, _)), _) => reasons.push(Unready::Seam { error: Some(error.clone()) }),
+            (None, None) => reasons.push(Unready::Seam { error: None }),
             (None, Some(_)) => {}
         }
         for (id, gate) in self.gates.iter() {

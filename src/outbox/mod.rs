@@ -110,7 +110,7 @@ pub enum Acked {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SeamError {
     /// No answer: refused, unresolved, timed out, cut.
-    #[error("the seam is out of reach ({0})")]
+    #[error("the seam is out of reach ({0}): is OUTBOX_BASE_URL right, and the app up?")]
     Unreachable(Cause),
     /// 401.
     #[error("the seam refuses the token (401): is INTERNAL_OUTBOX_TOKEN the app's?")]

@@ -130,6 +130,7 @@ mod tests {
     use super::*;
     use crate::envelope::ChannelName;
     use crate::http::{BODY_CAP, client_builder, read_capped};
+    use crate::outbox::SeamError;
     use crate::outcome::Cause;
     use crate::telemetry::metrics::Metrics;
     use crate::telemetry::status::{GateState, GateStatus, LaneStatus, LeaseState, Status, Unready};
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(served.get("/readyz").await, (200, "ready\n".to_owned()));
         served.worker.0.lock().unwrap().unready = vec![
             Unready::GateClosed { label: "resend", cause: Cause::ApiKey },
-            Unready::Seam { error: "token_refused" },
+            Unready::Seam { error: Some(SeamError::Forbidden) },
             Unready::AcksBlocked,
             Unready::AcksFail { count: 1, error: "redirected" },
             Unready::AcksRefused { count: 2 },
@@ -219,7 +220,7 @@ mod tests {
             text.lines().collect::<Vec<_>>(),
             [
                 "the gate of resend is closed: api_key",
-                "no page comes from the seam: token_refused",
+                "no page comes: something before the seam forbids it to this worker (403): a proxy, or the network's rules?",
                 "acks do not get through: no new sends until one does",
                 "1 ack(s) do not get through: redirected",
                 "the seam refuses 2 ack(s) for good",

@@ -97,10 +97,17 @@ impl Events {
     /// A poll failed.
     pub fn poll_failed(&self, channel: &ChannelName, error: &SeamError, again_in: Duration) {
         self.polled(channel, error.label());
-        tracing::warn!(
-            channel = %word(channel), error = error.label(), again_in_ms = millis(again_in),
-            "poll failed: {error}"
-        );
+        let (channel, label, again_in_ms) = (word(channel), error.label(), millis(again_in));
+        if error.is_turned_away() {
+            tracing::error!(%channel, error = label, again_in_ms, "poll failed: {error}");
+        } else {
+            tracing::warn!(%channel, error = label, again_in_ms, "poll failed: {error}");
+        }
+    }
+
+    /// The worker was told to stop, and hands out nothing any more.
+    pub fn stopping(&self) {
+        tracing::info!("stopping: nothing new is begun, what is on its way is finished");
     }
 
     /// An attempt came to its outcome.

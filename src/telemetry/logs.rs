@@ -59,9 +59,13 @@ impl Filter {
     /// # Errors
     /// They are not readable.
     pub fn parse(directives: &str) -> Result<Filter, impl Display + use<>> {
+        // A word that is no level would be taken for the name of a module, and silence all others.
+        let bare = |word: &&str| !word.contains(['=', '[']) && !word.trim().is_empty();
+        let levels =
+            directives.split(',').filter(bare).all(|word| word.trim().parse::<LevelFilter>().is_ok());
         match EnvFilter::builder().parse(directives) {
-            Ok(_) => Ok(Filter(directives.to_owned())),
-            Err(_) => Err("must be a level (error, warn, info, debug, trace) or a list of target=level"),
+            Ok(_) if levels => Ok(Filter(directives.to_owned())),
+            _ => Err("must be a level (error, warn, info, debug, trace) or a list of target=level"),
         }
     }
 
@@ -208,7 +212,9 @@ pub(super) mod tests {
         for good in ["info", "warn,delivery_worker=debug", "off"] {
             assert!(Filter::parse(good).is_ok(), "{good}");
         }
-        assert!(Filter::parse("delivery_worker=loud").is_err());
+        for bad in ["delivery_worker=loud", "loud", "verbose,delivery_worker=debug"] {
+            assert!(Filter::parse(bad).is_err(), "{bad}: it would silence everything");
+        }
     }
 
     #[test]

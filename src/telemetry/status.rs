@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::envelope::ChannelName;
+use crate::outbox::SeamError;
 use crate::outcome::Cause;
 
 /// Whoever can tell the state of the worker.
@@ -112,8 +113,8 @@ pub enum Unready {
     },
     /// No page has come yet, or the last poll failed.
     Seam {
-        /// What the seam client said last, from its closed set.
-        error: &'static str,
+        /// What the last poll ended in; `None` before the first has ended.
+        error: Option<SeamError>,
     },
     /// Acks do not get through, so no new sends begin.
     AcksBlocked,
@@ -190,7 +191,8 @@ impl fmt::Display for Unready {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unready::GateClosed { label, cause } => write!(f, "the gate of {label} is closed: {cause}"),
-            Unready::Seam { error } => write!(f, "no page comes from the seam: {error}"),
+            Unready::Seam { error: Some(error) } => write!(f, "no page comes: {error}"),
+            Unready::Seam { error: None } => f.write_str("no page has come yet"),
             Unready::AcksBlocked => f.write_str("acks do not get through: no new sends until one does"),
             Unready::AcksFail { count, error } => write!(f, "{count} ack(s) do not get through: {error}"),
             Unready::AcksRefused { count } => write!(f, "the seam refuses {count} ack(s) for good"),

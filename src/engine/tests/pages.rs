@@ -72,7 +72,7 @@ async fn nothing_is_sent_on_a_listing_that_has_grown_stale_and_it_resumes_with_t
         world.outbox.polls().iter().filter(|poll| poll.at <= secs(3)).map(|poll| poll.at).max().unwrap();
     assert!(last < fresh + secs(10), "{last:?} after the page at {fresh:?}");
     assert!(last > fresh + secs(8), "but until then it goes on: {last:?}");
-    assert!(world.unready().contains(&Unready::Seam { error: "unreachable" }));
+    assert!(world.unready().contains(&Unready::Seam { error: Some(SeamError::Unreachable(Cause::Connect)) }));
     world.outbox.all_polls(Fault::None);
     let mended = world.at();
     world.until("it resumes", |w| w.carrier().tries().last().unwrap().began > mended).await;

@@ -79,8 +79,14 @@ const TABLE: [(&str, Tell, &str, &[&str]); 22] = [
     (
         "poll_failed",
         |e| e.poll_failed(&email(), &SeamError::TokenRefused, Duration::from_secs(5)),
-        "WARN",
+        "ERROR",
         &[r#"delivery_polls_total{channel="email",result="token_refused"} 1"#],
+    ),
+    (
+        "poll_failed for a while",
+        |e| e.poll_failed(&email(), &SeamError::NotReady, Duration::from_secs(5)),
+        "WARN",
+        &[r#"delivery_polls_total{channel="email",result="not_ready"} 1"#],
     ),
     (
         "attempt",
