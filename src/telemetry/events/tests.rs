@@ -63,7 +63,7 @@ fn tell_ack(events: &Events, answer: Acked) {
 type Tell = fn(&Events);
 
 /// Every event, the level of its line, and the samples that it moves.
-const TABLE: [(&str, Tell, &str, &[&str]); 22] = [
+const TABLE: [(&str, Tell, &str, &[&str]); 23] = [
     (
         "page",
         |e| {
