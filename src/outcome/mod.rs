@@ -62,6 +62,20 @@ impl Outcome {
         }
     }
 
+    /// The provider's own id of a message that it accepted, to find it there.
+    pub fn provider_id(&self) -> Option<&str> {
+        match self {
+            Outcome::Delivered { provider_id } => provider_id.as_deref(),
+            Outcome::Bounced
+            | Outcome::Complained
+            | Outcome::Suppressed
+            | Outcome::Failed
+            | Outcome::Retry { .. }
+            | Outcome::Unclear { .. }
+            | Outcome::Pause { .. } => None,
+        }
+    }
+
     /// The outcome's name in logs and metrics.
     pub fn label(&self) -> &'static str {
         match self {

@@ -125,7 +125,8 @@ impl Events {
             envelope = %id(event.id), channel = %word(event.channel), template = %Word(event.template.as_str()),
             gate = event.gate.label(), attempt = event.number, outcome = event.outcome.label(),
             cause = event.cause.label(), took_ms = millis(event.took),
-            next_in_ms = event.next_in.map(millis), detail = %event.detail, "attempt"
+            next_in_ms = event.next_in.map(millis), provider_id = event.outcome.provider_id(),
+            detail = (!event.detail.is_empty()).then_some(event.detail.as_str()), "attempt"
         );
     }
 

@@ -69,7 +69,8 @@ fn success(answer: &Answer<'_>) -> Attempt {
     }
     match serde_json::from_slice::<Wire>(answer.body) {
         Ok(Wire { id }) if !id.is_empty() => {
-            let plain = id.len() <= PROVIDER_ID_MAX && id.bytes().all(|b| b.is_ascii_graphic());
+            let plain = id.len() <= PROVIDER_ID_MAX
+                && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
             let outcome = Outcome::Delivered { provider_id: plain.then_some(id) };
             Attempt::answered(outcome, Cause::Accepted, Detail::default())
         }

@@ -35,13 +35,17 @@ fn digest() -> TemplateName {
 }
 
 fn tell_attempt(events: &Events, channel: &ChannelName) {
+    tell_outcome(events, channel, &Outcome::Retry { after: None });
+}
+
+fn tell_outcome(events: &Events, channel: &ChannelName, outcome: &Outcome) {
     events.attempt(&AttemptEvent {
         id: &envelope(),
         channel,
         template: &digest(),
         gate: &GateId::new("resend", "resend"),
         number: 2,
-        outcome: &Outcome::Retry { after: None },
+        outcome,
         cause: Cause::Unavailable,
         detail: &Detail::fixed("busy"),
         took: Duration::from_millis(120),
@@ -284,6 +288,13 @@ fn the_end_of_an_envelope_is_told_with_all_that_led_to_it() {
     ] {
         assert_eq!(refused[field], value, "{field} of {refused}");
     }
+}
+
+#[test]
+fn an_accepted_message_can_be_found_at_its_provider() {
+    let outcome = Outcome::Delivered { provider_id: Some("4ef9-a1".to_owned()) };
+    let line = logged(Format::Json, "info", || tell_outcome(&Events::default(), &email(), &outcome));
+    assert!(line.contains(r#""provider_id":"4ef9-a1""#), "{line}");
 }
 
 #[test]
