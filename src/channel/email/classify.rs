@@ -308,4 +308,6 @@ impl Said {
 }
 
 #[cfg(test)]
+pub(in crate::channel) mod table;
+#[cfg(test)]
 mod tests;
