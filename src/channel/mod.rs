@@ -12,11 +12,14 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::envelope::{ChannelName, Envelope};
-use crate::outcome::{Cause, Detail, Outcome, Refusal};
+use crate::outcome::{Cause, Detail, Outcome, Refusal, Streak};
 use crate::render::Templates;
 
 pub mod email;
 pub mod push;
+
+#[cfg(test)]
+mod tests;
 
 /// The channels of this build, whether they are configured or not.
 pub fn known() -> [ChannelName; 2] {
@@ -54,6 +57,17 @@ pub enum Gating {
     /// Many, named by the envelopes themselves: none may take the last worker, and a trouble that one
     /// destination alone could fake never closes a gate.
     ManyProviders,
+}
+
+impl Gating {
+    /// Whether a gate counts such a run of troubles. A refused message is the message's own fault where
+    /// each destination is a world of its own.
+    pub fn counts(self, streak: Streak) -> bool {
+        match (self, streak) {
+            (Gating::ManyProviders, Streak::Refusal) => false,
+            (Gating::ManyProviders | Gating::OneProvider(_), _) => true,
+        }
+    }
 }
 
 /// How fast a gate lets attempts begin.

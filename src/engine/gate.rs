@@ -228,7 +228,7 @@ impl Gate {
     /// Whether `end` with this attempt would close the gate although the attempt alone means `Failed`:
     /// messages refused alike, one after the other, are the sender's settings, not each message's fault.
     pub fn is_refusal_run(&self, attempt: &Attempt, who: &Suspect) -> bool {
-        if !self.counts(Streak::Refusal) || attempt.cause.streak() != Some(Streak::Refusal) {
+        if !self.gating.counts(Streak::Refusal) || attempt.cause.streak() != Some(Streak::Refusal) {
             return false;
         }
         self.runs.iter().any(|run| run.is_like(attempt) && run.with(who, self.gating) >= STREAK_LIMIT)
@@ -236,7 +236,7 @@ impl Gate {
 
     /// What the attempt says of the provider, counted into the runs.
     fn trouble(&mut self, attempt: &Attempt, who: &Suspect) -> Trouble {
-        let streak = attempt.cause.streak().filter(|streak| self.counts(*streak));
+        let streak = attempt.cause.streak().filter(|streak| self.gating.counts(*streak));
         if attempt.answered && streak != Some(Streak::Outage) {
             self.runs.retain(|run| run.streak != Streak::Outage);
         }
@@ -254,14 +254,6 @@ impl Gate {
             Outcome::Failed | Outcome::Retry { .. } | Outcome::Unclear { .. } | Outcome::Pause { .. } => {
                 Trouble::None
             }
-        }
-    }
-
-    /// A refused message is the message's own fault where each destination is a world of its own.
-    fn counts(&self, streak: Streak) -> bool {
-        match (self.gating, streak) {
-            (Gating::ManyProviders, Streak::Refusal) => false,
-            (Gating::ManyProviders | Gating::OneProvider(_), _) => true,
         }
     }
 

@@ -309,4 +309,6 @@ impl Said {
 }
 
 #[cfg(test)]
+pub(in crate::channel) mod table;
+#[cfg(test)]
 mod tests;

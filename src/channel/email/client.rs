@@ -184,7 +184,7 @@ fn tag(text: &str) -> String {
 }
 
 /// No answer came, or only the beginning of one.
-fn no_answer(trouble: Trouble) -> Attempt {
+pub(in crate::channel) fn no_answer(trouble: Trouble) -> Attempt {
     let Trouble { cause, may_have_arrived } = trouble;
     if may_have_arrived {
         let detail = Detail::fixed("no whole answer after the request was sent");

@@ -23,6 +23,11 @@ mod client;
 use address::Address;
 use client::{Client, Letter};
 
+#[cfg(test)]
+pub(in crate::channel) use classify::table;
+#[cfg(test)]
+pub(in crate::channel) use client::no_answer;
+
 /// The word of the contract.
 pub(super) const NAME: &str = "email";
 /// Resend remembers an Idempotency-Key for 24 hours; the last is left for clocks and queues in between.

@@ -149,17 +149,16 @@ fn skew(answer: &Answer, now: DateTime<Utc>) -> Option<String> {
 }
 
 #[cfg(test)]
+pub(in crate::channel) mod table;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use reqwest::header::{HeaderName, HeaderValue};
 
     use super::super::testing::{Receiver, envelope_for};
+    use super::table::{APPLE, EVERY_SERVICE, FCM, OTHER, SOME_SERVICES, WINDOWS};
     use super::*;
-
-    const FCM: &str = "https://fcm.googleapis.com/fcm/send/cAfeBabe01";
-    const APPLE: &str = "https://web.push.apple.com/cAfeBabe01";
-    const WINDOWS: &str = "https://db5p.notify.windows.com/w/?token=cAfeBabe01";
-    const OTHER: &str = "https://push.example.net/cAfeBabe01";
 
     fn now() -> DateTime<Utc> {
         "2026-08-03T06:00:00Z".parse().unwrap()
@@ -189,100 +188,31 @@ mod tests {
         Outcome::Retry { after: Some(Duration::from_secs(after)) }
     }
 
-    fn unclear() -> Outcome {
-        Outcome::Unclear { after: None }
-    }
-
-    fn delivered() -> Outcome {
-        Outcome::Delivered { provider_id: None }
-    }
-
     fn waits(seconds: u64) -> Outcome {
         pause(Some(Duration::from_secs(seconds)))
     }
 
     #[test]
     fn each_status_means_what_the_table_says() {
-        let no_wait = Outcome::Retry { after: None };
-        for (status, outcome, cause) in [
-            (200, delivered(), Cause::Accepted),
-            (201, delivered(), Cause::Accepted),
-            (202, delivered(), Cause::Accepted),
-            (299, delivered(), Cause::Accepted),
-            (301, Outcome::Failed, Cause::EndpointForbidden),
-            (307, Outcome::Failed, Cause::EndpointForbidden),
-            (400, Outcome::Failed, Cause::Refused),
-            (401, pause(None), Cause::PushCredential),
-            (402, no_wait.clone(), Cause::UnexpectedAnswer),
-            (403, pause(None), Cause::PushCredential),
-            (404, Outcome::Bounced, Cause::SubscriptionGone),
-            (405, pause(None), Cause::EndpointBlocked),
-            (406, Outcome::Failed, Cause::Refused),
-            (408, unclear(), Cause::Timeout),
-            (409, no_wait.clone(), Cause::UnexpectedAnswer),
-            (410, Outcome::Bounced, Cause::SubscriptionGone),
-            (413, Outcome::Failed, Cause::TooLarge),
-            (418, no_wait.clone(), Cause::UnexpectedAnswer),
-            (425, no_wait.clone(), Cause::Unavailable),
-            (429, waits(1), Cause::RateLimited),
-            (451, no_wait.clone(), Cause::UnexpectedAnswer),
-            (500, unclear(), Cause::ServerError),
-            (501, unclear(), Cause::ServerError),
-            (502, unclear(), Cause::BadGateway),
-            (503, no_wait.clone(), Cause::Unavailable),
-            (504, unclear(), Cause::GatewayTimeout),
-            (599, unclear(), Cause::ServerError),
-            (100, no_wait.clone(), Cause::UnexpectedAnswer),
-            (999, no_wait, Cause::UnexpectedAnswer),
-        ] {
+        for (status, outcome, cause) in EVERY_SERVICE {
             for endpoint in [FCM, APPLE, OTHER] {
-                let attempt = read(endpoint, &answer(status, &[], ""));
-                assert_eq!((attempt.outcome, attempt.cause), (outcome.clone(), cause), "{status}");
+                let attempt = read(endpoint, &answer(*status, &[], ""));
+                assert_eq!((&attempt.outcome, &attempt.cause), (outcome, cause), "{status}");
                 assert!(attempt.answered);
             }
         }
     }
 
     #[test]
-    fn windows_says_some_things_in_its_own_way() {
-        let status = |word| vec![("x-wns-status", word)];
-        let blocked = [("x-wns-error-description", "Domain Blocked by user")];
-        for (endpoint, answer, outcome, cause) in [
-            (WINDOWS, answer(201, &status("received"), ""), delivered(), Cause::Accepted),
-            (WINDOWS, answer(200, &status("dropped"), ""), Outcome::Retry { after: None }, Cause::Dropped),
-            (
-                WINDOWS,
-                answer(200, &status("ChannelThrottled"), ""),
-                Outcome::Retry { after: None },
-                Cause::Dropped,
-            ),
-            (OTHER, answer(200, &status("dropped"), ""), delivered(), Cause::Accepted),
-            (WINDOWS, answer(410, &[], ""), Outcome::Bounced, Cause::SubscriptionGone),
-            (WINDOWS, answer(410, &blocked, ""), pause(None), Cause::EndpointBlocked),
-            (WINDOWS, answer(410, &[], "Domain Blocked"), pause(None), Cause::EndpointBlocked),
-            (OTHER, answer(410, &blocked, ""), Outcome::Bounced, Cause::SubscriptionGone),
-            (WINDOWS, answer(406, &[("retry-after", "30")], ""), retry(30), Cause::RateLimited),
-            (WINDOWS, answer(406, &[], ""), retry(1), Cause::RateLimited),
-        ] {
-            let attempt = read(endpoint, &answer);
-            assert_eq!((attempt.outcome, attempt.cause), (outcome, cause), "{answer:?}");
+    fn some_services_say_some_things_in_their_own_way() {
+        for (endpoint, status, headers, body, outcome, cause) in SOME_SERVICES {
+            let attempt = read(endpoint, &answer(*status, headers, body));
+            let said = format!("{endpoint} {status} {headers:?} {body}");
+            assert_eq!((&attempt.outcome, &attempt.cause), (outcome, cause), "{said}");
         }
         let mut by_reason = answer(410, &[], "");
         by_reason.reason = Some("Domain Blocked".to_owned());
         assert_eq!(read(WINDOWS, &by_reason).cause, Cause::EndpointBlocked);
-    }
-
-    #[test]
-    fn a_400_about_the_credential_is_no_fault_of_the_message() {
-        for (endpoint, body) in [
-            (FCM, "UnauthorizedRegistration"),
-            (FCM, "<HTML><TITLE>UnauthorizedRegistration</TITLE></HTML>"),
-            (APPLE, r#"{"reason":"VapidPkHashMismatch"}"#),
-        ] {
-            let attempt = read(endpoint, &answer(400, &[], body));
-            assert_eq!((attempt.outcome, attempt.cause), (pause(None), Cause::PushCredential), "{body}");
-        }
-        assert_eq!(read(APPLE, &answer(400, &[], r#"{"reason":"BadTtl"}"#)).outcome, Outcome::Failed);
     }
 
     #[test]
@@ -300,6 +230,7 @@ mod tests {
             assert_eq!((attempt.outcome, attempt.cause), (waits(seconds), Cause::RateLimited), "{value}");
         }
         assert_eq!(read(FCM, &answer(503, &[("retry-after", "7")], "")).outcome, retry(7));
+        assert_eq!(read(WINDOWS, &answer(406, &[("retry-after", "30")], "")).outcome, retry(30));
     }
 
     #[test]

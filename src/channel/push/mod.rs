@@ -38,6 +38,9 @@ use resolver::{Lookup, SystemLookup};
 use subscription::Subscription;
 use token::Tokens;
 
+#[cfg(test)]
+pub(in crate::channel) use classify::table;
+
 /// The word of the contract.
 pub(super) const NAME: &str = "push";
 /// The longest that every service keeps a message: FCM's limit, in seconds (28 days).

@@ -2,9 +2,8 @@ use proptest::prelude::*;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::json;
 
+use super::table::*;
 use super::*;
-use crate::outcome::Cause::*;
-use crate::outcome::Outcome::Failed;
 
 const PRIVATE: [&str; 3] = ["ann@example.test", "re_s3cret", "Digest <digest@news.test>"];
 
@@ -34,86 +33,6 @@ fn provider(after: Option<Duration>) -> Outcome {
     Outcome::Pause { scope: Scope::Provider, after }
 }
 
-const UNCLEAR: Outcome = Outcome::Unclear { after: None };
-const RETRY: Outcome = Outcome::Retry { after: None };
-const HOLD: Outcome = Outcome::Pause { scope: Scope::Provider, after: None };
-const WINDOW: Outcome = Outcome::Pause { scope: Scope::Provider, after: Some(Duration::from_secs(1)) };
-const SOON: Outcome = Outcome::Unclear { after: Some(Duration::from_secs(2)) };
-const V: &str = "validation_error";
-
-/// Status, name, message, and what they mean.
-type Row = (u16, &'static str, &'static str, Outcome, Cause);
-/// The provider's table.
-const TABLE: &[Row] = &[
-    // About a field of this mail.
-    (400, V, "Invalid `to` field. Use `Name <a@example.com>`.", Failed, Refused),
-    (400, V, "The `subject` field is missing", Failed, Refused),
-    (400, V, "The 'html' field must be a string", Failed, Refused),
-    (422, V, "Invalid `to` field. Do not use `example.com`.", Failed, Refused),
-    (422, "missing_required_field", "Missing `subject` field.", Failed, Refused),
-    // A reader's address may hold any word and quote it.
-    (422, V, "api_key@example.test is no valid `to`", Failed, Refused),
-    (422, V, "The address x'from'y@example.test is invalid", Failed, Refused),
-    (422, V, "Invalid `to` field (not-verified-tags@example.test).", Failed, Refused),
-    (422, "invalid_attachment", "Attachment is odd", Failed, Refused),
-    (422, V, "Something else entirely", Failed, Refused),
-    (451, "security_error", "We may have found a security issue", Failed, Refused),
-    // About the sender's settings.
-    (422, V, "Invalid `from` field. It is no `to` field.", HOLD, SenderSettings),
-    (400, V, "The from address is not valid", HOLD, SenderSettings),
-    (422, V, "Invalid `reply_to` field.", HOLD, SenderSettings),
-    (400, V, "replyTo is not an address", HOLD, SenderSettings),
-    (422, V, "You can't use `headers.List-Unsubscribe`", HOLD, SenderSettings),
-    (400, V, "Tags should only contain ASCII letters.", HOLD, SenderSettings),
-    (422, V, "The `tags[0].value` is too long", HOLD, SenderSettings),
-    (422, "missing_required_field", "Missing `from` field.", HOLD, SenderSettings),
-    (400, "invalid_from_address", "x", HOLD, SenderSettings),
-    (403, "invalid_from_address", "Invalid `from` field.", HOLD, SenderSettings),
-    (422, "invalid_from_address", "x", HOLD, SenderSettings),
-    // The key and the account.
-    (400, V, "API key is invalid", HOLD, ApiKey),
-    (401, V, "API key is invalid", HOLD, ApiKey),
-    (401, "missing_api_key", "Missing API key", HOLD, ApiKey),
-    (401, "restricted_api_key", "This API key is restricted", HOLD, ApiKey),
-    (401, "anything", "x", HOLD, ApiKey),
-    (402, "payment_required", "x", HOLD, Account),
-    (403, "invalid_api_key", "API key is invalid", HOLD, ApiKey),
-    (403, "suspended_api_key", "x", HOLD, ApiKey),
-    (403, "invalid_permission", "x", HOLD, ApiKey),
-    (403, "anything", "x", HOLD, Account),
-    (403, V, "The news.test domain is not verified.", HOLD, Account),
-    (403, V, "You can only send testing emails to your own.", HOLD, Account),
-    (422, V, "The news.test domain is not verified.", HOLD, Account),
-    (404, "not_found", "The requested endpoint does not exist", HOLD, WrongUrl),
-    (405, "method_not_allowed", "x", HOLD, WrongUrl),
-    (301, "moved", "x", HOLD, WrongUrl),
-    (308, "", "", HOLD, WrongUrl),
-    // The idempotency key.
-    (400, "invalid_idempotency_key", "Not 1-256 chars", Failed, OurDefect),
-    (409, "concurrent_idempotent_requests", "x", SOON, ConcurrentRequest),
-    (409, "invalid_idempotent_request", "x", Outcome::Delivered { provider_id: None }, AcceptedBefore),
-    (409, "resource_locked", "x", RETRY, ResourceLocked),
-    (409, "anything", "x", RETRY, UnexpectedAnswer),
-    // Rate and quotas.
-    (429, "rate_limit_exceeded", "Too many requests", WINDOW, RateLimited),
-    (429, "anything", "x", WINDOW, RateLimited),
-    (429, "daily_quota_exceeded", "x", HOLD, QuotaDaily),
-    (429, "monthly_quota_exceeded", "x", HOLD, QuotaMonthly),
-    // Outages.
-    (408, "", "", UNCLEAR, Timeout),
-    (425, "", "", RETRY, Unavailable),
-    (503, "service_unavailable", "x", RETRY, Unavailable),
-    (500, "application_error", "An unexpected error occurred", UNCLEAR, ServerError),
-    (502, "", "", UNCLEAR, BadGateway),
-    (504, "", "", UNCLEAR, GatewayTimeout),
-    (520, "", "", UNCLEAR, ServerError),
-    // What this build does not know.
-    (400, "anything", "x", RETRY, UnexpectedAnswer),
-    (400, V, "You have to do it from another place", RETRY, UnexpectedAnswer),
-    (418, "anything", "x", RETRY, UnexpectedAnswer),
-    (451, "anything", "x", RETRY, UnexpectedAnswer),
-];
-
 #[test]
 fn each_error_means_what_the_table_says() {
     for (status, name, message, outcome, cause) in TABLE {
@@ -126,36 +45,29 @@ fn each_error_means_what_the_table_says() {
 
 #[test]
 fn a_body_that_is_no_json_is_judged_by_its_status() {
-    for (status, outcome, cause) in [
-        (403, provider(None), Cause::WrongUrl),
-        (401, provider(None), Cause::ApiKey),
-        (404, provider(None), Cause::WrongUrl),
-        (429, provider(seconds(1)), Cause::RateLimited),
-        (400, RETRY, Cause::UnexpectedAnswer),
-        (409, RETRY, Cause::UnexpectedAnswer),
-        (422, Outcome::Failed, Cause::Refused),
-        (502, UNCLEAR, Cause::BadGateway),
-    ] {
-        let attempt = answer(status, &[], b"error code: 1010");
-        assert_eq!((attempt.outcome, attempt.cause), (outcome, cause), "{status}");
+    for (status, outcome, cause) in NO_JSON {
+        let attempt = answer(*status, &[], b"error code: 1010");
+        assert_eq!((&attempt.outcome, &attempt.cause), (outcome, cause), "{status}");
         assert_eq!(attempt.detail.as_str(), format!("{status} error code: 1010"));
     }
 }
 
 #[test]
 fn a_success_is_one_only_with_the_id_of_a_message() {
-    for status in [200, 201, 202] {
-        let attempt = answer(status, &[], br#"{"id":"49a3999c-0ce1","object":"email"}"#);
-        assert_eq!(attempt.outcome, Outcome::Delivered { provider_id: Some("49a3999c-0ce1".to_owned()) });
-        assert_eq!(attempt.cause, Cause::Accepted);
+    for (body, outcome, cause) in SUCCESSES {
+        for status in [200, 201, 202] {
+            let attempt = answer(status, &[], body);
+            assert_eq!((attempt.outcome.label(), &attempt.cause), (outcome.label(), cause), "{body:?}");
+        }
     }
+    let id = |body: &[u8]| match answer(200, &[], body).outcome {
+        Outcome::Delivered { provider_id } => provider_id,
+        _ => None,
+    };
+    assert_eq!(id(br#"{"id":"49a3999c-0ce1","object":"email"}"#).as_deref(), Some("49a3999c-0ce1"));
     let odd = json!({"id": "x".repeat(65)}).to_string();
     for body in [odd.as_bytes(), br#"{"id":"a b"}"#] {
         assert_eq!(answer(200, &[], body).outcome, Outcome::Delivered { provider_id: None }, "not kept");
-    }
-    for body in [&b""[..], b"OK", b"{}", br#"{"id":""}"#, br#"{"id":7}"#, br#"{"id":null}"#, b"\xff", b"[]"] {
-        let attempt = answer(200, &[], body);
-        assert_eq!((attempt.outcome, attempt.cause), (UNCLEAR, Cause::UnreadableAnswer), "{body:?}");
     }
 }
 
@@ -164,7 +76,7 @@ fn another_body_under_a_key_of_a_refused_attempt_is_our_defect() {
     let body = br#"{"name":"invalid_idempotent_request","message":"same key, other body"}"#;
     let answer = Answer { status: StatusCode::CONFLICT, headers: &HeaderMap::new(), body };
     let attempt = classify(&answer, &context(true));
-    assert_eq!((attempt.outcome, attempt.cause), (Outcome::Failed, Cause::OurDefect));
+    assert_eq!((attempt.outcome, attempt.cause), OTHER_BODY_AFTER_REFUSAL);
     assert!(attempt.detail.as_str().starts_with("a defect of this worker: 409 "));
     let attempt = classify(&answer, &context(false));
     assert!(attempt.detail.as_str().starts_with("accepted before with another body: 409 "));

@@ -1,0 +1,230 @@
+//! `docs/outcomes.md` says what the code does: its tables are built here, from the rows that the channels'
+//! own tests hold against their code, and from what each cause costs.
+
+use std::collections::BTreeSet;
+
+use super::email::{self, EmailChannel};
+use super::push::{self, PushChannel, VapidKey, VapidSubject};
+use super::*;
+use crate::http::Trouble;
+use crate::outcome::{Cost, Scope};
+
+const DOCUMENT: &str = include_str!("../../docs/outcomes.md");
+const HEADER: [&str; 5] = ["what happened", "outcome", "cause", "costs", "run"];
+
+/// What happened, what it means, and why.
+type Told = (String, Outcome, Cause);
+
+fn resend() -> Vec<Told> {
+    use email::table::{NO_JSON, OTHER_BODY_AFTER_REFUSAL, SUCCESSES, TABLE, about};
+    let mut told: Vec<(u16, Told)> = Vec::new();
+    for (body, outcome, cause) in SUCCESSES {
+        let body = serde_json::from_slice(body).unwrap_or(serde_json::Value::Null);
+        let has_id = body["id"].as_str().is_some_and(|id| !id.is_empty());
+        let said = if has_id { "2xx with the id of a mail" } else { "2xx without one" };
+        told.push((200, (said.to_owned(), outcome.clone(), *cause)));
+    }
+    for row in TABLE {
+        let (status, name, _, outcome, cause) = row;
+        let name = match *name {
+            "" => String::new(),
+            "anything" if TABLE.iter().filter(|row| row.0 == *status).count() == 1 => String::new(),
+            "anything" => " with any other name".to_owned(),
+            name => format!(" `{name}`"),
+        };
+        told.push((*status, (format!("{status}{name}{}", about(row)), outcome.clone(), *cause)));
+    }
+    let (outcome, cause) = OTHER_BODY_AFTER_REFUSAL;
+    let said = "409 `invalid_idempotent_request` after this process was refused";
+    told.push((409, (said.to_owned(), outcome, cause)));
+    for (status, outcome, cause) in NO_JSON {
+        told.push((*status, (format!("{status} that is no JSON"), outcome.clone(), *cause)));
+    }
+    told.sort_by_key(|(status, _)| *status);
+    told.into_iter().map(|(_, told)| told).collect()
+}
+
+fn push_services() -> Vec<Told> {
+    use push::table::{EVERY_SERVICE, SOME_SERVICES, service};
+    let every =
+        EVERY_SERVICE.iter().map(|(status, outcome, cause)| (status.to_string(), outcome.clone(), *cause));
+    let some = SOME_SERVICES.iter().map(|row| {
+        let (_, status, headers, body, outcome, cause) = row;
+        let fields = headers.iter().map(|(name, value)| format!("{name}: {value}"));
+        let said = fields.chain([(*body).to_owned()]).filter(|said| !said.is_empty());
+        let said: String = said.map(|said| format!(" `{said}`")).collect();
+        (format!("{}: {status}{said}", service(row)), outcome.clone(), *cause)
+    });
+    every.chain(some).collect()
+}
+
+fn no_answer() -> Vec<Told> {
+    let refused = |said: &str, cause| {
+        let attempt = Attempt::refusal(Refusal::new(cause, Detail::default()));
+        (said.to_owned(), attempt.outcome, cause)
+    };
+    let trouble = |said: &str, cause, may_have_arrived| {
+        let attempt = email::no_answer(Trouble { cause, may_have_arrived });
+        (said.to_owned(), attempt.outcome, cause)
+    };
+    vec![
+        refused("a field of the envelope is missing or wrong", Cause::Malformed),
+        refused("this build has no such channel", Cause::UnknownChannel),
+        refused("no template of that name serves the channel", Cause::NoTemplate),
+        refused(
+            "the payload does not fit the template, or holds a link that is not allowed",
+            Cause::PayloadInvalid,
+        ),
+        refused("the template could not be rendered", Cause::RenderFailed),
+        refused("what was rendered is too large", Cause::TooLarge),
+        refused("the address, or the subscription or its keys, cannot be used", Cause::RecipientInvalid),
+        refused("an unknown push service's endpoint is not public", Cause::EndpointForbidden),
+        refused("past `expires_at`, or a push without one that is a week old", Cause::Expired),
+        refused("unclear for longer than the provider's key protects", Cause::OutcomeUnknown),
+        refused("reading the envelope panicked: a defect", Cause::Panic),
+        trouble("the connection was refused, or nothing is there", Cause::Connect, false),
+        trouble("the name did not resolve", Cause::Dns, false),
+        trouble("the TLS handshake failed", Cause::Tls, false),
+        trouble("no connection in time", Cause::Timeout, false),
+        trouble("no whole answer in time", Cause::Timeout, true),
+        trouble("the connection was cut after the request", Cause::Reset, true),
+        (
+            "a known push service's name resolves to an address that is not public".to_owned(),
+            Outcome::Pause { scope: Scope::Provider, after: None },
+            Cause::ResolverFault,
+        ),
+        (
+            "a push could not be encrypted or signed".to_owned(),
+            Outcome::Retry { after: None },
+            Cause::OurDefect,
+        ),
+        ("the delivery panicked: a defect".to_owned(), Outcome::Unclear { after: None }, Cause::Panic),
+    ]
+}
+
+fn outcome(outcome: &Outcome) -> String {
+    let (scope, after) = match outcome {
+        Outcome::Pause { scope: Scope::Destination, after } => (" of the destination", *after),
+        Outcome::Pause { scope: Scope::Provider, after } => (" of the provider", *after),
+        Outcome::Retry { after } | Outcome::Unclear { after } => ("", *after),
+        Outcome::Delivered { .. }
+        | Outcome::Bounced
+        | Outcome::Complained
+        | Outcome::Suppressed
+        | Outcome::Failed => ("", None),
+    };
+    let after = after.map(|after| format!(", {} s", after.as_secs())).unwrap_or_default();
+    format!("{}{scope}{after}", outcome.label())
+}
+
+fn cost(outcome: &Outcome, cause: Cause) -> &'static str {
+    match (outcome.ack_status(), cause.cost()) {
+        (Some(_), _) => "ends it",
+        (None, Cost::Always) => "an attempt",
+        (None, Cost::IfOthersPass) => "an attempt if others pass",
+        (None, Cost::OnceAccepted) => "an attempt once the gate has accepted",
+        (None, Cost::Never) => "nothing",
+    }
+}
+
+fn run(gating: Gating, cause: Cause) -> &'static str {
+    match cause.streak().filter(|streak| gating.counts(*streak)) {
+        None => "",
+        Some(Streak::Outage) => "outage",
+        Some(Streak::Credential) => "credential",
+        Some(Streak::Blocked) => "blocked",
+        Some(Streak::Throttled) => "throttled",
+        Some(Streak::Refusal) => "refusal",
+    }
+}
+
+fn line<S: AsRef<str>>(cells: impl IntoIterator<Item = S>) -> String {
+    let cells = cells.into_iter().map(|cell| format!(" {} ", cell.as_ref().replace('|', "\\|")));
+    format!("|{}|", cells.collect::<Vec<_>>().join("|"))
+}
+
+/// The table in Markdown; rows that read alike stand once.
+fn table(gating: Gating, told: &[Told]) -> String {
+    let mut lines = vec![line(HEADER), line(HEADER.map(|_| "---"))];
+    for (said, means, cause) in told {
+        let row = [said, &outcome(means), cause.label(), cost(means, *cause), run(gating, *cause)];
+        let row = line(row);
+        if !lines.contains(&row) {
+            lines.push(row);
+        }
+    }
+    lines.join("\n")
+}
+
+/// The table that stands in the document under `heading`.
+fn documented(heading: &str) -> String {
+    let sections = DOCUMENT.split("\n## ");
+    let section = sections.into_iter().find(|section| section.lines().next() == Some(heading));
+    let lines = section.unwrap_or_default().lines();
+    lines.filter(|line| line.starts_with('|')).collect::<Vec<_>>().join("\n")
+}
+
+fn assert_documented(heading: &str, expected: &str) {
+    assert!(
+        documented(heading) == expected,
+        "the table under `## {heading}` of docs/outcomes.md is not what the code says, which is:\n\n{expected}\n"
+    );
+}
+
+fn channels() -> [Box<dyn Channel>; 2] {
+    let mail = email::Settings {
+        api_key: "re_s3cret".into(),
+        from: "digest@news.test".to_owned(),
+        reply_to: None,
+        base_url: "https://api.resend.com".parse().unwrap(),
+        rate: Rate::Unlimited,
+    };
+    let push = push::Settings {
+        key: VapidKey::generate().unwrap(),
+        subject: VapidSubject::parse("mailto:ops@news.example.org").unwrap(),
+        allow_private_endpoints: false,
+    };
+    [Box::new(EmailChannel::new(mail).unwrap()), Box::new(PushChannel::new(push).unwrap())]
+}
+
+#[test]
+fn the_document_tells_each_answer_of_resend() {
+    let [email, _] = channels();
+    assert_documented("Resend", &table(email.gating(), &resend()));
+}
+
+#[test]
+fn the_document_tells_each_answer_of_push_services() {
+    let [_, push] = channels();
+    assert_documented("Push services", &table(push.gating(), &push_services()));
+}
+
+#[test]
+fn the_document_tells_what_happens_without_an_answer() {
+    let [email, _] = channels();
+    assert_documented("Without an answer", &table(email.gating(), &no_answer()));
+}
+
+#[test]
+fn the_document_tells_how_long_sending_again_is_harmless() {
+    let mut lines = vec![line(["channel", "sent again for at most"]), line(["---", "---"])];
+    for channel in channels() {
+        let window = channel.redelivery_window();
+        let window = window.map_or("no limit of its own".to_owned(), |w| format!("{} h", w.as_secs() / 3600));
+        lines.push(line([channel.name().as_str(), &window]));
+    }
+    assert_documented("Why sending again is harmless", &lines.join("\n"));
+}
+
+/// What becomes of a mail later is not followed: no answer to a request says any of these.
+const NOT_FOLLOWED: [Cause; 3] = [Cause::MailBounced, Cause::SpamComplaint, Cause::SuppressionList];
+
+#[test]
+fn no_cause_is_left_out_of_the_document() {
+    let all = [resend(), push_services(), no_answer()].concat();
+    let told: BTreeSet<Cause> = all.into_iter().map(|(_, _, cause)| cause).chain(NOT_FOLLOWED).collect();
+    assert_eq!(told, Cause::ALL.into_iter().collect());
+    for cause in NOT_FOLLOWED {
+        assert!(DOCUMENT.contains(&format!("`{}`", cause.label())), "{cause}");
+    }
+}
