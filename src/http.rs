@@ -52,7 +52,7 @@ pub enum SetupError {
     #[error("the secret holds a character that no HTTP header can carry")]
     Secret,
     /// The machine's TLS or its settings.
-    #[error("the HTTP client cannot be built")]
+    #[error("the HTTP client cannot be built: does the system have its CA certificates (ca-certificates)?")]
     Client(#[from] reqwest::Error),
 }
 
