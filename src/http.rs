@@ -187,6 +187,9 @@ fn connect_cause(error: &reqwest::Error) -> Cause {
 }
 
 #[cfg(test)]
+pub(crate) mod hostile;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -8,7 +8,7 @@ use std::fmt;
 use async_trait::async_trait;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
-use reqwest::{RequestBuilder, Response, StatusCode};
+use reqwest::{ClientBuilder, RequestBuilder, Response, StatusCode};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
@@ -57,9 +57,14 @@ impl HttpSeam {
     /// # Errors
     /// The base URL is none, or the token cannot stand in a header.
     pub fn new(settings: Settings) -> Result<HttpSeam, SetupError> {
+        HttpSeam::over(http::client_builder(), settings)
+    }
+
+    /// The same over another HTTP client, so that a test need not wait for the real deadlines.
+    fn over(builder: ClientBuilder, settings: Settings) -> Result<HttpSeam, SetupError> {
         let prefix = if settings.token_header == AUTHORIZATION { "Bearer " } else { "" };
         Ok(HttpSeam {
-            client: http::client_builder().build()?,
+            client: builder.build()?,
             base: BaseUrl::new(settings.base_url)?,
             token: http::secret_header(prefix, &settings.token)?,
             token_header: settings.token_header,

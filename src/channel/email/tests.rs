@@ -264,3 +264,5 @@ fn the_key_is_not_in_debug() {
     assert!(!format!("{settings:?}").contains("s3cret"));
     assert!(!format!("{:?}", EmailChannel::new(settings).unwrap()).contains("s3cret"));
 }
+
+mod hostile;

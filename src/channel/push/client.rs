@@ -5,15 +5,22 @@
 
 use std::sync::Arc;
 
-use reqwest::StatusCode;
 use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use reqwest::{ClientBuilder, StatusCode};
 
 use super::classify::Answer;
 use super::endpoint::{Endpoint, Service};
 use super::resolver::{ForbiddenAddress, Guard, Lookup};
 use crate::channel::Attempt;
-use crate::http::{BODY_CAP, Trouble, client_builder, read_capped};
+use crate::http::{BODY_CAP, Trouble, read_capped};
 use crate::outcome::{Cause, Detail, Outcome, Scope};
+
+/// How much of one answer an HTTP/2 peer may send unasked (RFC 9113, 6.9): more would be held in memory,
+/// and is read of no answer. Whoever names an endpoint chooses the peer, so the library's 2 MiB, made for
+/// downloads, would be that for each push worker.
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// The same of all answers on one connection. Push services answer in a few bytes.
+const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
 
 /// The one client of the channel; its connections are pooled.
 #[derive(Clone)]
@@ -34,13 +41,20 @@ pub(super) struct Request {
 }
 
 impl Client {
-    /// A client that connects to public addresses over TLS alone, unless `allow_private`.
+    /// Builds on `builder` a client that connects to public addresses over TLS alone, unless
+    /// `allow_private`.
     ///
     /// # Errors
     /// The TLS library cannot be set up.
-    pub(super) fn new(lookup: Arc<dyn Lookup>, allow_private: bool) -> Result<Client, reqwest::Error> {
-        let http = client_builder()
+    pub(super) fn over(
+        builder: ClientBuilder,
+        lookup: Arc<dyn Lookup>,
+        allow_private: bool,
+    ) -> Result<Client, reqwest::Error> {
+        let http = builder
             .https_only(!allow_private)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
             .dns_resolver(Arc::new(Guard::new(lookup, allow_private)))
             .build()?;
         Ok(Client { http })

@@ -11,6 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Attempt, Channel, Delivery, Gating, Route};
 use crate::envelope::{ChannelName, Envelope};
+use crate::http;
 use crate::outcome::{Cause, Detail, Outcome, Refusal};
 use crate::render::Notification;
 
@@ -73,16 +74,20 @@ impl PushChannel {
     /// # Errors
     /// The TLS library cannot be set up.
     pub fn new(settings: Settings) -> Result<PushChannel, reqwest::Error> {
-        PushChannel::with_lookup(settings, Arc::new(SystemLookup))
+        PushChannel::over(http::client_builder(), settings, Arc::new(SystemLookup))
     }
 
-    /// The same on another resolver.
+    /// The same over another HTTP client and resolver, so that a test need not wait for the real deadlines.
     ///
     /// # Errors
     /// As [`PushChannel::new`].
-    fn with_lookup(settings: Settings, lookup: Arc<dyn Lookup>) -> Result<PushChannel, reqwest::Error> {
+    fn over(
+        builder: reqwest::ClientBuilder,
+        settings: Settings,
+        lookup: Arc<dyn Lookup>,
+    ) -> Result<PushChannel, reqwest::Error> {
         let Settings { key, subject, allow_private_endpoints: allow_private } = settings;
-        let client = Client::new(lookup, allow_private)?;
+        let client = Client::over(builder, lookup, allow_private)?;
         Ok(PushChannel { client, tokens: Tokens::new(key, subject), allow_private })
     }
 

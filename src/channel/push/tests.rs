@@ -22,7 +22,7 @@ fn now() -> DateTime<Utc> {
 
 fn channel(allow_private_endpoints: bool, answers: &[&[&str]]) -> PushChannel {
     let settings = Settings { allow_private_endpoints, ..settings() };
-    PushChannel::with_lookup(settings, Script::of(answers)).unwrap()
+    PushChannel::over(http::client_builder(), settings, Script::of(answers)).unwrap()
 }
 
 async fn send(channel: &PushChannel, endpoint: &str) -> Attempt {
@@ -169,7 +169,7 @@ async fn connections_are_reused_and_each_is_looked_up_once() {
     let (port, connections) = raw_server("HTTP/1.1 201 Created\r\ncontent-length: 0\r\n\r\n").await;
     let script = Script::of(&[&["127.0.0.1"], &["127.0.0.1"]]);
     let settings = Settings { allow_private_endpoints: true, ..settings() };
-    let channel = PushChannel::with_lookup(settings, script.clone()).unwrap();
+    let channel = PushChannel::over(http::client_builder(), settings, script.clone()).unwrap();
     for path in ["a", "b", "c"] {
         let attempt = send(&channel, &format!("http://push.example.net:{port}/{path}")).await;
         assert_eq!(attempt.cause, Cause::Accepted);
@@ -298,3 +298,6 @@ fn the_ttl_ends_with_the_envelope_and_is_never_0() {
         assert_eq!(at(expires_at.clone(), created_at), expected, "{expires_at} {created_at}");
     }
 }
+
+mod guard;
+mod hostile;

@@ -302,3 +302,5 @@ proptest! {
         let _ = (elements(&body).is_ok(), acked(&body, AckStatus::Failed).is_ok());
     }
 }
+
+mod hostile;
