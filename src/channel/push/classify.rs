@@ -192,6 +192,7 @@ mod tests {
         pause(Some(Duration::from_secs(seconds)))
     }
 
+    /// Case 20: 403 and 405.
     #[test]
     fn each_status_means_what_the_table_says() {
         for (status, outcome, cause) in EVERY_SERVICE {
@@ -215,6 +216,7 @@ mod tests {
         assert_eq!(read(WINDOWS, &by_reason).cause, Cause::EndpointBlocked);
     }
 
+    /// Case 22: seconds, a date, nothing, and far too long.
     #[test]
     fn a_rate_limit_is_waited_for_at_least_a_second_and_at_most_an_hour() {
         for (value, seconds) in [

@@ -16,6 +16,7 @@ fn pending(count: usize, setup: Setup, answer: Answer) -> World {
     })
 }
 
+/// Case 15: nothing acked, four requests and then probes; the right key sends all fifty.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_key_costs_one_request_per_worker_and_then_probes() {
     let slow = Answer::pause(Cause::ApiKey).after(Duration::from_millis(200));
@@ -45,6 +46,7 @@ async fn whoever_mended_something_lets_closed_gates_probe_at_once() {
     assert!(world.at() - mended < secs(4), "{:?}", world.at() - mended);
 }
 
+/// Case 16: nothing more before midnight, then all twenty.
 #[tokio::test(start_paused = true)]
 async fn a_daily_quota_used_up_at_ten_to_midnight_is_looked_at_just_after() {
     let world = Setup::email(2).wall("2026-08-03T23:50:00Z").start(|w| {
@@ -135,6 +137,7 @@ async fn refusals_with_successes_between_them_are_each_their_own() {
     assert!(!world.is_gate_closed());
 }
 
+/// Case 30: one request, nothing failed.
 #[tokio::test(start_paused = true)]
 async fn sender_settings_close_the_gate_at_the_first_refusal() {
     let world = pending(20, Setup::email(1), Answer::pause(Cause::SenderSettings));

@@ -33,6 +33,10 @@ fn provider(after: Option<Duration>) -> Outcome {
     Outcome::Pause { scope: Scope::Provider, after }
 }
 
+/// Case 15: a revoked key in each of its words.
+/// Case 16: a used-up quota.
+/// Case 17: both conflicts over a key.
+/// Case 30: refused for a setting.
 #[test]
 fn each_error_means_what_the_table_says() {
     for (status, name, message, outcome, cause) in TABLE {
@@ -43,6 +47,7 @@ fn each_error_means_what_the_table_says() {
     }
 }
 
+/// Case 15: `error code: 1010` as plain text.
 #[test]
 fn a_body_that_is_no_json_is_judged_by_its_status() {
     for (status, outcome, cause) in NO_JSON {
@@ -71,6 +76,7 @@ fn a_success_is_one_only_with_the_id_of_a_message() {
     }
 }
 
+/// Case 17: the note says which it is.
 #[test]
 fn another_body_under_a_key_of_a_refused_attempt_is_our_defect() {
     let body = br#"{"name":"invalid_idempotent_request","message":"same key, other body"}"#;
