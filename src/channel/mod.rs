@@ -181,6 +181,12 @@ impl Attempt {
         Attempt::unanswered(Outcome::Failed, refusal.cause, refusal.detail)
     }
 
+    /// The channel panicked: nobody knows how far it came.
+    pub fn panicked() -> Attempt {
+        let detail = Detail::fixed("the delivery panicked: a defect of the worker");
+        Attempt::unanswered(Outcome::Unclear { after: None }, Cause::Panic, detail)
+    }
+
     /// Whether the envelope failed before anything was sent.
     pub fn is_refusal(&self) -> bool {
         self.outcome == Outcome::Failed && !self.answered

@@ -21,7 +21,7 @@ use crate::channel::{Attempt, Channel, Delivery, GateId, Gating};
 use crate::clock::{Moment, Now};
 use crate::envelope::{ChannelName, Envelope, EnvelopeId};
 use crate::outbox::{Ack, Acked, SeamError};
-use crate::outcome::{AckStatus, Cause, Detail, Outcome, Refusal, Scope};
+use crate::outcome::{AckStatus, Cause, Detail, Outcome, Refusal, Scope, Streak};
 use crate::render::Templates;
 use crate::telemetry::events::{AckEvent, AttemptEvent, Events};
 
@@ -268,7 +268,7 @@ impl Desk {
         let who = Suspect { id: lease.envelope.id.clone(), destination: route.destination.clone() };
         let at = Moment { now, random: self.rng.f64() };
         let Some(history) = self.leases.history_mut(claim.key) else { return };
-        history.stumbled = !attempt.answered && attempt.cause.streak().is_none();
+        history.stumbled = !attempt.answered && attempt.cause.streak() != Some(Streak::Outage);
         let gate = self.gates.get_mut(&route.gate, now);
         if attempt.cause == Cause::Expired && ahead.is_some() {
             gate.abandon(claim.ticket);

@@ -225,13 +225,17 @@ impl Gate {
         }
     }
 
-    /// Whether `end` with this attempt would close the gate although the attempt alone means `Failed`:
-    /// messages refused alike, one after the other, are the sender's settings, not each message's fault.
+    /// Whether `end` with this attempt would close the gate although the attempt alone is its message's own
+    /// affair: messages refused alike, one after the other, are the sender's settings, not each one's fault.
     pub fn is_refusal_run(&self, attempt: &Attempt, who: &Suspect) -> bool {
-        if !self.gating.counts(Streak::Refusal) || attempt.cause.streak() != Some(Streak::Refusal) {
+        let streak = attempt.cause.streak().filter(|streak| self.gating.counts(*streak));
+        if !attempt.answered || !matches!(streak, Some(Streak::Refusal | Streak::Unexpected)) {
             return false;
         }
-        self.runs.iter().any(|run| run.is_like(attempt) && run.with(who, self.gating) >= STREAK_LIMIT)
+        // What the run has closed a further answer alike does not open, whoever it is for.
+        let closed_by_it = self.closed.as_ref().is_some_and(|closed| closed.cause == Cause::SenderSettings);
+        let is_full = |run: &Run| closed_by_it || run.with(who, self.gating) >= STREAK_LIMIT;
+        self.runs.iter().any(|run| run.is_like(attempt) && is_full(run))
     }
 
     /// What the attempt says of the provider, counted into the runs.
@@ -357,11 +361,12 @@ enum Trouble {
 }
 
 impl Run {
-    /// Refusals must be word for word alike; other troubles only of one kind.
+    /// Refusals must be alike in their words; other troubles only of one kind.
     fn is_like(&self, attempt: &Attempt) -> bool {
+        let (cause, detail) = &self.reason;
+        let words_count = self.streak == Streak::Refusal;
         attempt.cause.streak() == Some(self.streak)
-            && (self.streak != Streak::Refusal
-                || (self.reason.0 == attempt.cause && self.reason.1 == attempt.detail))
+            && (!words_count || (*cause == attempt.cause && words(detail).eq(words(&attempt.detail))))
     }
 
     /// How many different suspects it has together with `who`. Where one destination could fake the
@@ -373,6 +378,11 @@ impl Run {
         });
         self.suspects.len() + usize::from(!known)
     }
+}
+
+/// The words that refusals of one kind share: sizes and the ids of requests differ from mail to mail.
+fn words(detail: &Detail) -> impl Iterator<Item = &str> {
+    detail.as_str().split(' ').filter(|word| !word.contains(|c: char| c.is_ascii_digit()))
 }
 
 fn asked(outcome: &Outcome) -> Duration {

@@ -17,7 +17,6 @@ use crate::channel::{Attempt, Channel};
 use crate::clock::{Clock, Now};
 use crate::envelope::EnvelopeId;
 use crate::outbox::{Ack, Seam};
-use crate::outcome::{Cause, Detail, Outcome};
 use crate::render::Library;
 
 /// How far a stop has come. Each phase ends more of the loops.
@@ -143,8 +142,7 @@ impl Lane {
         let mut desk = self.desk();
         let attempt = attempt.unwrap_or_else(|_panic| {
             desk.events.panicked(&delivery.envelope.id, &desk.channel);
-            let detail = Detail::fixed("the delivery panicked: a defect of the worker");
-            Attempt::unanswered(Outcome::Unclear { after: None }, Cause::Panic, detail)
+            Attempt::panicked()
         });
         if let Some(claim) = held.claim.take() {
             desk.settle(&claim, attempt, now);

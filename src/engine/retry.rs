@@ -118,7 +118,8 @@ impl Policy {
         }
         let (asked, step) = match attempt.outcome {
             Outcome::Pause { scope: Scope::Provider, .. } => {
-                return Verdict::Again(spread(self.schedule.after(1), random));
+                let step = if comes_with_it(history, attempt, facts) { history.tries } else { 1 };
+                return Verdict::Again(spread(self.schedule.after(step), random));
             }
             Outcome::Pause { scope: Scope::Destination, after } => {
                 let wait = self.schedule.after(history.tries).max(capped(after));
@@ -173,6 +174,13 @@ impl Policy {
         let refused = matches!(attempt.outcome, Outcome::Pause { scope: Scope::Destination, .. });
         history.paused = refused && !costs && attempt.cause != Cause::RateLimited;
     }
+}
+
+/// Whether a closed gate comes with this one envelope: others pass, and it is refused again. It must not close
+/// the gate on them every few seconds. A rate limit comes with whoever is just sent.
+fn comes_with_it(history: &History, attempt: &Attempt, facts: Circumstances) -> bool {
+    attempt.cause != Cause::RateLimited
+        && history.passed_at_first_failure.is_some_and(|passed| facts.passed > passed)
 }
 
 /// Whether the provider has read the message and said no to it. A rate limit or an outage says nothing of

@@ -81,7 +81,8 @@ pub enum Cause {
     ApiKey,
     /// The account, its plan or its sending domain keeps the provider from sending.
     Account,
-    /// The provider refuses what the operator set: from, reply_to, headers, tags.
+    /// The provider refuses what the operator set (from, reply_to, headers, tags), or message after message
+    /// alike.
     SenderSettings,
     /// What answers is not the provider's API: a wrong URL, a proxy, an edge.
     WrongUrl,
@@ -121,6 +122,8 @@ pub enum Streak {
     Throttled,
     /// Messages refused alike: more likely our settings than each message's fault.
     Refusal,
+    /// Answers that nobody documents, whatever their words: more likely a change at the provider.
+    Unexpected,
 }
 
 impl Cause {
@@ -206,7 +209,7 @@ impl Cause {
             Cause::TooLarge => ("too_large", Cost::Always, None),
             Cause::Expired => ("expired", Cost::Always, None),
             Cause::Refused => ("refused", Cost::Always, Some(Streak::Refusal)),
-            Cause::OurDefect => ("our_defect", Cost::Always, None),
+            Cause::OurDefect => ("our_defect", Cost::Always, Some(Streak::Refusal)),
             Cause::OutcomeUnknown => ("outcome_unknown", Cost::Always, None),
             Cause::Connect => ("connect", Cost::IfOthersPass, Some(Streak::Outage)),
             Cause::Dns => ("dns", Cost::IfOthersPass, Some(Streak::Outage)),
@@ -221,7 +224,7 @@ impl Cause {
             Cause::ConcurrentRequest => ("concurrent_request", Cost::Never, None),
             Cause::ResourceLocked => ("resource_locked", Cost::Always, None),
             Cause::Dropped => ("dropped", Cost::Always, None),
-            Cause::UnexpectedAnswer => ("unexpected_answer", Cost::Always, Some(Streak::Refusal)),
+            Cause::UnexpectedAnswer => ("unexpected_answer", Cost::Always, Some(Streak::Unexpected)),
             Cause::RateLimited => ("rate_limited", Cost::Never, Some(Streak::Throttled)),
             Cause::QuotaDaily => ("quota_daily", Cost::Never, None),
             Cause::QuotaMonthly => ("quota_monthly", Cost::Never, None),

@@ -153,6 +153,7 @@ mod tests {
         }
     }
 
+    /// Case 12: more spellings of elsewhere.
     #[test]
     fn a_deep_link_that_could_lead_elsewhere_is_refused() {
         for path in [
@@ -208,6 +209,7 @@ mod tests {
     }
 
     proptest! {
+        /// Case 12: whatever a link is.
         #[test]
         fn no_deep_link_leads_off_the_origin(path in "[/\\\\@:.?#\\t\\n ]{0,6}(evil\\.test)?[\\s\\S]{0,20}") {
             for path in [path.clone(), format!("/{path}")] {

@@ -16,6 +16,7 @@ fn repeated(log: &Log) -> usize {
     log.entries().iter().filter(|entry| matches!(entry.event, Event::MailRepeated { .. })).count()
 }
 
+/// Case 6: 500 three times, then 200.
 #[tokio::test]
 async fn an_ack_that_fails_three_times_is_posted_until_it_is_taken_and_the_mail_is_sent_once() {
     let stage = Stage::of_email().await;
@@ -45,6 +46,7 @@ async fn an_ack_whose_answer_is_lost_is_posted_again_and_nothing_is_sent_again()
     assert_eq!((log.mails().count(), repeated(&log)), (1, 0));
 }
 
+/// Case 6: 301 to a page that says 200.
 #[tokio::test]
 async fn a_redirected_ack_is_not_taken_for_one_and_readiness_says_so() {
     let stage = Stage::of_email().await;
@@ -69,6 +71,7 @@ async fn a_redirected_ack_is_not_taken_for_one_and_readiness_says_so() {
     assert_eq!((stage.journal.log().mails().count(), repeated(&stage.journal.log())), (1, 0));
 }
 
+/// Case 29: 404 for ever.
 #[tokio::test]
 async fn an_ack_refused_for_good_is_rare_and_readiness_says_so() {
     let stage = Stage::of_email().await;
@@ -82,6 +85,7 @@ async fn an_ack_refused_for_good_is_rare_and_readiness_says_so() {
     assert_eq!((mailed(&log), repeated(&log)), (vec!["a/b".to_owned(), "next".to_owned()], 0));
     let (status, reasons) = program.get("/readyz").await;
     assert!(status == 503 && reasons.contains("refuses 1 ack(s) for good"), "{reasons}");
+    assert!(program.metric(r#"delivery_acks_total{channel="email",result="refused"}"#).await >= 1.0);
 }
 
 #[tokio::test]
@@ -103,6 +107,7 @@ async fn while_no_ack_gets_through_no_new_sends_begin() {
     assert_eq!(mailed(&stage.journal.log()).len(), 4);
 }
 
+/// Case 6: `bounced` for our `delivered`.
 #[tokio::test]
 async fn an_app_that_holds_another_status_is_believed_and_warned_about() {
     let stage = Stage::of_email().await;
@@ -121,6 +126,7 @@ async fn an_app_that_holds_another_status_is_believed_and_warned_about() {
     assert_eq!(program.metric(r#"delivery_acks_total{channel="email",result="differs"}"#).await, 1.0);
 }
 
+/// Case 29: `unknown`, and still listed.
 #[tokio::test]
 async fn an_app_that_lists_what_it_has_taken_gets_the_ack_again_and_the_reader_nothing() {
     let stage = Stage::of_email().await;
@@ -132,8 +138,11 @@ async fn an_app_that_lists_what_it_has_taken_gets_the_ack_again_and_the_reader_n
     let log = stage.more_pages(2, "email").await;
     assert_eq!((log.mails().count(), repeated(&log)), (1, 0));
     assert!(program.metric(r#"delivery_relisted_total{channel="email"}"#).await >= 1.0);
+    let line = program.logged("the listing", says("still listed after its ack")).await;
+    assert_eq!(text(&line, "level"), "ERROR");
 }
 
+/// Case 7: one mail; the second push replaces the first.
 #[tokio::test]
 async fn killed_between_the_providers_yes_and_the_ack_it_sends_no_second_mail() {
     let stage = Stage::new().await;
@@ -175,6 +184,7 @@ async fn killed_before_the_providers_yes_arrives_it_sends_no_second_mail() {
     assert_eq!((log.mails().count(), repeated(&log)), (1, 1));
 }
 
+/// Case 18: one mail, asked for twice.
 #[tokio::test]
 async fn a_connection_cut_before_the_answer_is_tried_again_under_the_same_key() {
     let stage = Stage::of_email().await;
@@ -185,4 +195,40 @@ async fn a_connection_cut_before_the_answer_is_tried_again_under_the_same_key() 
     stage.acked(["week-31"]).await;
     let log = stage.journal.log();
     assert_eq!((log.mails().count(), repeated(&log)), (1, 1), "the same bytes, or it would be refused");
+}
+
+/// Case 17: `invalid_idempotent_request`, after a restart with another sender.
+#[tokio::test]
+async fn a_mail_that_an_earlier_process_sent_with_other_bytes_is_delivered_with_a_note() {
+    let stage = Stage::of_email().await;
+    stage.resend.faults().add(Fault::hang().after_accepting());
+    stage.seam.enqueue(digest("week-31", "ann@example.com"));
+    let mut program = stage.run().await;
+    stage.until("the mail", |log| log.faults(Endpoint::Mail) == 1).await;
+    program.signal(Signal::KILL);
+    program.exit().await;
+    stage.resend.faults().none_held().await;
+
+    let stage = stage.with("MAIL_FROM", "Other <other@mail.example.com>");
+    let _again = stage.run().await;
+    let [ack] = stage.acked(["week-31"]).await;
+    assert_eq!(ack.posted, AckStatus::Delivered);
+    let note = ack.detail.unwrap();
+    assert!(note.contains("accepted before with another body"), "{note}");
+    assert_eq!(stage.journal.log().mails().count(), 1);
+}
+
+/// Case 17: `concurrent_idempotent_requests`.
+#[tokio::test]
+async fn a_key_that_is_in_use_is_tried_again_and_costs_no_attempt() {
+    let stage = Stage::of_email().await.with("DELIVERY_MAX_ATTEMPTS", "1");
+    let busy = json!({"statusCode": 409, "name": "concurrent_idempotent_requests", "message": "in progress"});
+    stage.resend.faults().add(Fault::answer((StatusCode::CONFLICT, Json(busy))).times(2));
+    stage.seam.enqueue(digest("week-31", "ann@example.com"));
+    let _program = stage.run().await;
+
+    let [ack] = stage.acked(["week-31"]).await;
+    assert_eq!(ack.posted, AckStatus::Delivered);
+    let log = stage.journal.log();
+    assert_eq!((log.faults(Endpoint::Mail), log.mails().count(), repeated(&log)), (2, 1, 0));
 }

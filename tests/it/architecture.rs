@@ -132,3 +132,18 @@ fn the_unmaintained_crate_computes_the_schedule_and_nothing_else() {
     all.retain(|file| code(file).contains("use backoff::"));
     assert_eq!(all, [source.join("engine/retry.rs")]);
 }
+
+/// Case 13: what does not ask for the hour or the machine's settings cannot depend on them.
+#[test]
+fn rendering_reads_no_clock_and_no_environment() {
+    let mut all = Vec::new();
+    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/render"), &mut all);
+    all.retain(|file| !file.iter().any(|part| part == "tests"));
+    assert!(all.len() > 5);
+    for file in all {
+        let code = code(&file);
+        for source in ["::now()", "chrono", "SystemTime", "std::env", "env::var", "fastrand", "locale"] {
+            assert!(!code.contains(source), "{} holds {source}", file.display());
+        }
+    }
+}

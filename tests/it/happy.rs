@@ -136,3 +136,25 @@ async fn an_id_of_any_form_goes_through_the_stand_ins_as_one() {
     stage.acked([ODD_ID, "..%2f..", "ünï/cödé", "-"]).await;
     assert_eq!(mailed(&stage.journal.log()).len(), 4);
 }
+
+/// Case 11: no new header, and the mail is sent.
+#[tokio::test]
+async fn line_ends_in_a_title_put_nothing_but_one_line_into_the_mail() {
+    let title = "a\r\nBcc: x@y.test\u{2028}\t\tb";
+    let envelope =
+        digest("week-31", "ann@example.com").set("/payload/sections/0/items/0/episode_title", title);
+    let seam = WireSeam::start(vec![envelope.into()]).await;
+    let resend = Wire::start(|_| ResponseTemplate::new(200).set_body_json(json!({"id": "m-1"}))).await;
+    let (_stage, _program) = wired(&seam, "email", &resend.url()).await;
+
+    seam.acked(1).await;
+    let [request] = &resend.requests()[..] else { panic!("one mail") };
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    let subject = body["subject"].as_str().unwrap();
+    assert!(subject.contains("a Bcc: x@y.test b") && !subject.contains(char::is_control), "{subject:?}");
+    assert!(!subject.contains('\u{2028}'), "{subject:?}");
+    assert_eq!(body["to"], json!(["ann@example.com"]));
+    let headers: Vec<_> = body["headers"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(headers, ["List-Unsubscribe", "List-Unsubscribe-Post"]);
+    assert!(body.get("bcc").is_none());
+}

@@ -10,6 +10,7 @@ use delivery_worker::sandbox::{Fault, PushService};
 
 use crate::harness::{Stage, mailed, says};
 
+/// Case 27: fifty behind one that hangs.
 #[tokio::test]
 async fn fifty_healthy_pushes_are_acked_while_one_endpoint_hangs() {
     let stage = Stage::of_push().await.with("DELIVERY_PUSH_WORKERS", "4");
@@ -28,6 +29,7 @@ async fn fifty_healthy_pushes_are_acked_while_one_endpoint_hangs() {
     assert_eq!(stage.journal.log().pushes().count(), 51, "each was sent once");
 }
 
+/// Case 31: the healthy one's go out.
 #[tokio::test]
 async fn a_slow_push_service_with_work_for_every_worker_leaves_one_to_the_others() {
     let stage = Stage::of_push().await.with("DELIVERY_PUSH_WORKERS", "3");

@@ -6,6 +6,7 @@
 
 mod acks;
 mod architecture;
+mod cases;
 mod chaos;
 mod cli;
 mod draining;
@@ -18,4 +19,5 @@ mod outages;
 mod page;
 mod privacy;
 mod reload;
+mod sameness;
 mod stopping;

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::harness::{Stage, says, text};
 
+/// Case 8: not ready, alive, and delivering once it is back.
 #[tokio::test]
 async fn a_seam_that_is_away_for_a_while_is_waited_for() {
     let stage = Stage::of_email().await;
@@ -61,34 +62,46 @@ fn revoked() -> Fault {
     Fault::answer((StatusCode::UNAUTHORIZED, Json(body)))
 }
 
-#[tokio::test]
-async fn a_revoked_key_costs_a_request_a_worker_and_no_mail() {
-    let stage = Stage::of_email().await;
-    let ids: [String; 12] = std::array::from_fn(|n| format!("mail-{n}"));
-    for id in &ids {
-        stage.seam.enqueue(digest(id, &format!("{id}@example.com")));
-    }
-    stage.resend.faults().add(revoked().always());
-    let program = stage.run().await;
-
-    let line = program.logged("the gate", says("gate closed")).await;
-    assert_eq!((text(&line, "gate"), text(&line, "cause")), ("resend", "api_key"));
-    let log = stage.more_pages(6, "email").await;
-    assert!(log.faults(Endpoint::Mail) <= 4, "{} requests of 4 workers", log.faults(Endpoint::Mail));
-    assert_eq!(log.acks().count(), 0);
-    assert!(program.get("/readyz").await.1.contains("the gate of resend is closed: api_key"));
-    assert_eq!(program.metric(r#"delivery_gates{channel="email",gate="resend",state="closed"}"#).await, 1.0);
-    assert_eq!(program.metric(r#"delivery_gate_closed_total{gate="resend",cause="api_key"}"#).await, 1.0);
-
-    stage.resend.faults().clear();
-    program.signal(Signal::HUP);
-    let acks = stage.acked(ids.each_ref().map(String::as_str)).await;
-    assert!(acks.iter().all(|ack| ack.posted == AckStatus::Delivered));
-    assert_eq!(stage.journal.log().mails().count(), 12);
-    assert_eq!(program.get("/readyz").await, (200, "ready\n".to_owned()));
-    assert_eq!(program.log(says("gate closed")).len(), 1, "told once");
+/// What Resend's edge answers, before Resend.
+fn turned_away() -> Fault {
+    Fault::answer((StatusCode::FORBIDDEN, "error code: 1010"))
 }
 
+/// Case 15: fifty pending behind a revoked key, and behind an edge that turns the worker away.
+#[tokio::test]
+async fn a_revoked_key_costs_a_request_a_worker_and_no_mail() {
+    for (fault, cause) in [(revoked(), "api_key"), (turned_away(), "wrong_url")] {
+        let stage = Stage::of_email().await;
+        let ids: [String; 50] = std::array::from_fn(|n| format!("mail-{n}"));
+        for id in &ids {
+            stage.seam.enqueue(digest(id, &format!("{id}@example.com")));
+        }
+        stage.resend.faults().add(fault.always());
+        let program = stage.run().await;
+
+        let line = program.logged("the gate", says("gate closed")).await;
+        assert_eq!((text(&line, "gate"), text(&line, "cause")), ("resend", cause));
+        let log = stage.more_pages(6, "email").await;
+        assert!(log.faults(Endpoint::Mail) <= 4, "{} requests of 4 workers", log.faults(Endpoint::Mail));
+        assert_eq!(log.acks().count(), 0);
+        let reason = format!("the gate of resend is closed: {cause}");
+        assert!(program.get("/readyz").await.1.contains(&reason));
+        let closed = r#"delivery_gates{channel="email",gate="resend",state="closed"}"#;
+        assert_eq!(program.metric(closed).await, 1.0);
+        let closings = format!(r#"delivery_gate_closed_total{{gate="resend",cause="{cause}"}}"#);
+        assert_eq!(program.metric(&closings).await, 1.0);
+
+        stage.resend.faults().clear();
+        program.signal(Signal::HUP);
+        let acks = stage.acked(ids.each_ref().map(String::as_str)).await;
+        assert!(acks.iter().all(|ack| ack.posted == AckStatus::Delivered));
+        assert_eq!(stage.journal.log().mails().count(), 50);
+        assert_eq!(program.get("/readyz").await, (200, "ready\n".to_owned()));
+        assert_eq!(program.log(says("gate closed")).len(), 1, "told once");
+    }
+}
+
+/// Case 30: the gate closes at the first, nothing is failed.
 #[tokio::test]
 async fn a_sender_setting_that_resend_refuses_closes_the_gate_at_the_first_mail() {
     let stage = Stage::of_email().await;
@@ -108,6 +121,7 @@ async fn a_sender_setting_that_resend_refuses_closes_the_gate_at_the_first_mail(
     stage.acked(["week-31", "next"]).await;
 }
 
+/// Case 19: an outage fails nothing.
 #[tokio::test]
 async fn an_outage_of_resend_fails_nothing_and_ends_by_itself() {
     let stage = Stage::of_email().await.with("DELIVERY_MAX_ATTEMPTS", "2");
@@ -125,6 +139,7 @@ async fn an_outage_of_resend_fails_nothing_and_ends_by_itself() {
     program.logged("the end of the outage", says("gate open again")).await;
 }
 
+/// Case 19: one mail that always answers 500.
 #[tokio::test]
 async fn one_mail_that_always_fails_is_given_up_while_others_pass() {
     let stage = Stage::of_email().await.with("DELIVERY_MAX_ATTEMPTS", "3");
@@ -154,6 +169,7 @@ async fn a_dead_subscription_is_bounced_and_ends_that_consent_alone() {
     assert_eq!(stage.seam.unsubscribed(), [("ann".to_owned(), "push".to_owned())].into());
 }
 
+/// Case 22: the other destination goes on.
 #[tokio::test]
 async fn a_throttled_subscription_waits_alone() {
     let stage = Stage::of_push().await;
@@ -173,6 +189,7 @@ async fn a_throttled_subscription_waits_alone() {
     assert_eq!(log.pushes().next().unwrap().token, other.token);
 }
 
+/// Case 20: one of five.
 #[tokio::test]
 async fn a_subscription_of_another_vapid_key_fails_alone_and_nobody_bounces() {
     let stage = Stage::of_push().await.with("DELIVERY_MAX_ATTEMPTS", "3");
@@ -190,6 +207,7 @@ async fn a_subscription_of_another_vapid_key_fails_alone_and_nobody_bounces() {
     assert!(program.log(says("gate closed")).is_empty());
 }
 
+/// Case 20: all five.
 #[tokio::test]
 async fn a_vapid_key_that_no_subscription_takes_closes_the_origin_and_fails_nothing() {
     let stage = Stage::of_push().await;
@@ -207,6 +225,7 @@ async fn a_vapid_key_that_no_subscription_takes_closes_the_origin_and_fails_noth
     assert!(program.get("/readyz").await.1.contains("the gate of other is closed: push_credential"));
 }
 
+/// Case 23: what must not be connected to, by the whole program.
 #[tokio::test]
 async fn an_endpoint_inside_the_own_network_is_failed_and_never_connected_to() {
     let stage = Stage::of_push().await.with("PUSH_ALLOW_PRIVATE_ENDPOINTS", "false");

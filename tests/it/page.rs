@@ -17,6 +17,7 @@ fn from_now(by: TimeDelta) -> String {
     (Utc::now() + by).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
+/// Case 1: three bad elements of twenty cost themselves alone.
 #[tokio::test]
 async fn a_page_of_twenty_with_three_bad_elements_sends_seventeen() {
     let mut elements: Vec<Value> =
@@ -45,6 +46,7 @@ async fn a_page_of_twenty_with_three_bad_elements_sends_seventeen() {
     );
 }
 
+/// Case 2: one version of tomorrow among ten of today.
 #[tokio::test]
 async fn an_envelope_of_another_schema_version_is_left_alone_and_readiness_says_so() {
     let stage = Stage::of_email().await;
@@ -68,6 +70,7 @@ async fn an_envelope_of_another_schema_version_is_left_alone_and_readiness_says_
     assert_eq!(program.metric(r#"delivery_unready{reason="unreadable_version"}"#).await, 1.0);
 }
 
+/// Case 9: everything else goes out.
 #[tokio::test]
 async fn a_payload_that_lacks_a_field_is_failed_with_its_name_and_the_others_go_out() {
     let stage = Stage::of_email().await;
@@ -123,6 +126,7 @@ async fn what_has_expired_is_acked_failed_and_not_sent() {
     assert!(stage.seam.unsubscribed().is_empty());
 }
 
+/// Case 28: a machine whose clock is a day ahead of the seam's.
 #[tokio::test]
 async fn while_the_clocks_disagree_nothing_is_failed_as_expired() {
     let stage = Stage::of_email().await;
@@ -142,6 +146,7 @@ async fn while_the_clocks_disagree_nothing_is_failed_as_expired() {
     assert!(status == 503 && reasons.contains("ahead of the seam's"), "{reasons}");
 }
 
+/// Case 3: what waits hides nobody.
 #[tokio::test]
 async fn a_fresh_envelope_behind_a_page_of_junk_and_waiting_ones_is_sent_without_a_hot_loop() {
     let stage = Stage::of_email().await.with("DELIVERY_EMAIL_WORKERS", "2");
@@ -167,6 +172,7 @@ async fn a_fresh_envelope_behind_a_page_of_junk_and_waiting_ones_is_sent_without
     assert!(settled.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(85)), "{settled:?}");
 }
 
+/// Case 5: withdrawn while it waits.
 #[tokio::test]
 async fn whoever_unsubscribes_while_a_retry_waits_gets_nothing() {
     let stage = Stage::of_email().await;
@@ -184,6 +190,7 @@ async fn whoever_unsubscribes_while_a_retry_waits_gets_nothing() {
     assert_eq!(program.metric(r#"delivery_leases{channel="email",state="waiting"}"#).await, 0.0);
 }
 
+/// Case 4: a page that is older than the ack.
 #[tokio::test]
 async fn a_page_that_was_asked_for_before_an_ack_does_not_send_its_envelope_again() {
     let stage = Stage::of_email().await;

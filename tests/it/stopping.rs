@@ -12,6 +12,7 @@ use rustix::process::Signal;
 
 use crate::harness::{AT_ONCE, Stage, mailed, number, says, text};
 
+/// Case 25: the send and its ack finish.
 #[tokio::test]
 async fn sends_in_flight_and_their_acks_finish_and_nothing_new_begins() {
     let stage = Stage::new().await;
@@ -40,6 +41,7 @@ fn sends(log: &delivery_worker::sandbox::journal::Log) -> usize {
     log.faults(Endpoint::Mail) + log.faults(Endpoint::Push)
 }
 
+/// Case 25: exit at once.
 #[tokio::test]
 async fn a_long_wait_for_a_retry_does_not_keep_it() {
     let stage = Stage::of_email().await;
@@ -57,6 +59,7 @@ async fn a_long_wait_for_a_retry_does_not_keep_it() {
     assert_eq!(stage.seam.pending("email").len(), 1);
 }
 
+/// Case 25: code 75, and a line that says what is left.
 #[tokio::test]
 async fn with_the_seam_down_it_ends_at_the_grace_and_says_what_is_left() {
     let stage = Stage::of_email().await.with("DELIVERY_SHUTDOWN_GRACE", "1s");
@@ -74,6 +77,7 @@ async fn with_the_seam_down_it_ends_at_the_grace_and_says_what_is_left() {
     assert!(text(&last, "level") == "WARN" && text(&last, "message").starts_with("stopped"), "{last}");
 }
 
+/// Case 25: a second SIGTERM.
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
     let stage = Stage::of_email().await.with("DELIVERY_SHUTDOWN_GRACE", "1h");

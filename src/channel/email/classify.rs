@@ -204,8 +204,9 @@ enum Name {
 }
 
 impl Name {
+    /// Reads a name in any letter case: one that is missed can cost a mail its true outcome.
     fn parse(name: &str) -> Name {
-        match name {
+        match name.trim().to_ascii_lowercase().as_str() {
             "invalid_idempotency_key" => Name::InvalidIdempotencyKey,
             "missing_api_key" | "invalid_api_key" | "restricted_api_key" | "suspended_api_key"
             | "invalid_permission" => Name::ApiKey,

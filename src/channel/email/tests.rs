@@ -127,6 +127,7 @@ async fn reply_to_is_sent_where_it_is_set_and_no_unsubscribe_header_without_http
     assert_eq!(body.get("headers"), None);
 }
 
+/// Case 18: the same key and the same bytes.
 #[tokio::test]
 async fn a_retry_is_the_same_key_and_the_same_bytes() {
     let server = resend(ResponseTemplate::new(500)).await;
@@ -155,6 +156,7 @@ async fn a_redirect_is_not_followed() {
     assert!(requests(&elsewhere).await.is_empty());
 }
 
+/// Case 18: cut before the answer.
 #[tokio::test]
 async fn a_connection_that_is_cut_leaves_it_unclear() {
     for bytes in [

@@ -193,6 +193,7 @@ mod tests {
         "ff02::1",
     ];
 
+    /// Case 23: every range, in each of its forms.
     #[test]
     fn addresses_of_a_private_network_in_any_form_are_not() {
         for address in INSIDE {

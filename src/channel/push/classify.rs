@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use reqwest::StatusCode;
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::Value;
 
 use super::endpoint::Service;
@@ -42,6 +42,18 @@ pub(super) struct Answer {
 impl Answer {
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// Whether the reason, the body or what Windows says in headers holds `words`, in any form and letter
+    /// case: what hangs on them is too much to hang on a form.
+    fn mentions(&self, words: &str) -> bool {
+        let reason = self.reason.as_deref().unwrap_or_default().as_bytes();
+        let told =
+            ["x-wns-status", "x-wns-error-description"].iter().flat_map(|name| self.headers.get_all(*name));
+        let parts = told.map(HeaderValue::as_bytes).chain([reason, &self.body]);
+        parts
+            .into_iter()
+            .any(|part| part.windows(words.len()).any(|window| window.eq_ignore_ascii_case(words.as_bytes())))
     }
 
     /// What the service says in words, in one line. Windows says it in headers, others in JSON or text.
@@ -132,12 +144,11 @@ fn was_dropped(answer: &Answer) -> bool {
 }
 
 fn names_credential(answer: &Answer) -> bool {
-    let body = String::from_utf8_lossy(&answer.body);
-    CREDENTIAL_WORDS.iter().any(|word| body.contains(word))
+    CREDENTIAL_WORDS.iter().any(|word| answer.mentions(word))
 }
 
 fn is_blocked(answer: &Answer) -> bool {
-    answer.said().to_ascii_lowercase().contains(DOMAIN_BLOCKED)
+    answer.mentions(DOMAIN_BLOCKED)
 }
 
 /// A clock that runs ahead makes tokens that "expire too late", one that is behind makes expired ones.
@@ -154,10 +165,10 @@ pub(in crate::channel) mod table;
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use reqwest::header::{HeaderName, HeaderValue};
+    use reqwest::header::HeaderName;
 
     use super::super::testing::{Receiver, envelope_for};
-    use super::table::{APPLE, EVERY_SERVICE, FCM, OTHER, SOME_SERVICES, WINDOWS};
+    use super::table::{APPLE, EVERY_SERVICE, FCM, MOZILLA, OTHER, Row, SOME_SERVICES, WINDOWS};
     use super::*;
 
     fn now() -> DateTime<Utc> {
@@ -192,13 +203,92 @@ mod tests {
         pause(Some(Duration::from_secs(seconds)))
     }
 
+    /// Case 20: 403 and 405.
     #[test]
     fn each_status_means_what_the_table_says() {
         for (status, outcome, cause) in EVERY_SERVICE {
-            for endpoint in [FCM, APPLE, OTHER] {
+            for endpoint in [FCM, MOZILLA, APPLE, WINDOWS, OTHER] {
+                let own = |row: &&Row| (row.0, row.1, row.2, row.3) == (endpoint, *status, &[][..], "");
+                let (outcome, cause) =
+                    SOME_SERVICES.iter().find(own).map_or((outcome, cause), |row| (&row.4, &row.5));
                 let attempt = read(endpoint, &answer(*status, &[], ""));
-                assert_eq!((&attempt.outcome, &attempt.cause), (outcome, cause), "{status}");
+                assert_eq!((&attempt.outcome, &attempt.cause), (outcome, cause), "{endpoint} {status}");
                 assert!(attempt.answered);
+            }
+        }
+    }
+
+    #[test]
+    fn a_status_without_a_row_means_what_its_like_does() {
+        let rows: Vec<u16> = EVERY_SERVICE.iter().map(|row| row.0).collect();
+        for status in (100..=999).filter(|status| !rows.contains(status)) {
+            let like = match status {
+                100..=199 => 100,
+                200..=299 => 200,
+                300..=399 => 301,
+                500..=599 => 500,
+                600.. => 999,
+                _ => 418,
+            };
+            for endpoint in [FCM, MOZILLA, APPLE, WINDOWS, OTHER] {
+                let [this, like] = [status, like].map(|status| read(endpoint, &answer(status, &[], "")));
+                assert_eq!((this.outcome, this.cause), (like.outcome, like.cause), "{endpoint} {status}");
+            }
+        }
+    }
+
+    /// What hangs on these words is a reader's consent, or a whole origin's mail.
+    #[test]
+    fn words_that_speak_of_the_sender_count_wherever_and_however_they_are_written() {
+        let empty = |status| answer(status, &[], "");
+        let bodies = |status, words: &str| {
+            [
+                words.to_owned(),
+                words.to_lowercase(),
+                words.to_uppercase(),
+                format!("<html><body><h1>{words}</h1></body></html>"),
+                format!(r#"{{"detail":"{words}"}}"#),
+                format!(r#"[{{"reason":"{words}"}}]"#),
+                format!("{}{words}", "x".repeat(60_000)),
+            ]
+            .map(|body| answer(status, &[], &body))
+        };
+        let by_reason = |status, words: &str| Answer { reason: Some(words.to_lowercase()), ..empty(status) };
+        let mut twice = empty(410);
+        for value in [&b"\xff"[..], b"domain blocked"] {
+            twice.headers.append("x-wns-error-description", HeaderValue::from_bytes(value).unwrap());
+        }
+        for status in [404, 410] {
+            for answer in
+                bodies(status, "Domain Blocked").into_iter().chain([by_reason(status, "Domain Blocked")])
+            {
+                assert_eq!(read(WINDOWS, &answer).cause, Cause::EndpointBlocked, "{answer:?}");
+                assert_eq!(read(FCM, &answer).cause, Cause::SubscriptionGone, "no words of this service");
+            }
+        }
+        assert_eq!(read(WINDOWS, &twice).cause, Cause::EndpointBlocked);
+        for words in CREDENTIAL_WORDS {
+            for answer in bodies(400, words).into_iter().chain([by_reason(400, words)]) {
+                assert_eq!(read(FCM, &answer).cause, Cause::PushCredential, "{answer:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_of_any_form_leaves_the_meaning_to_the_status() {
+        let forms: [&[u8]; 7] = [
+            b"",
+            b"<html>",
+            b"\x1f\x8b\x08\x00\xff",
+            b"[]",
+            b"null",
+            br#"{"reason":["BadTtl"]}"#,
+            b"{\"cut\":",
+        ];
+        for (status, outcome, cause) in EVERY_SERVICE {
+            for body in forms {
+                let attempt = read(FCM, &Answer { body: body.to_vec(), ..answer(*status, &[], "") });
+                assert_eq!((&attempt.outcome, &attempt.cause), (outcome, cause), "{status} {body:?}");
             }
         }
     }
@@ -215,6 +305,7 @@ mod tests {
         assert_eq!(read(WINDOWS, &by_reason).cause, Cause::EndpointBlocked);
     }
 
+    /// Case 22: seconds, a date, nothing, and far too long.
     #[test]
     fn a_rate_limit_is_waited_for_at_least_a_second_and_at_most_an_hour() {
         for (value, seconds) in [

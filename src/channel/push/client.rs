@@ -105,7 +105,7 @@ fn unanswered(error: &reqwest::Error, service: Service) -> Attempt {
 
 /// Nobody but its owner says what a known service's name resolves to: there it is the resolver's fault, of
 /// the whole origin, and nobody's message fails for it.
-fn forbidden(service: Service) -> Attempt {
+pub(super) fn forbidden(service: Service) -> Attempt {
     if service.is_known() {
         let outcome = Outcome::Pause { scope: Scope::Provider, after: None };
         let detail = Detail::fixed("the push service's name resolves to an address that is not public");

@@ -176,6 +176,7 @@ mod tests {
         Endpoint::parse(text, false).unwrap()
     }
 
+    /// Case 21: `:8443` with the port, `:443` without.
     #[test]
     fn the_audience_holds_the_port_where_it_is_not_the_default() {
         for (text, origin) in [
@@ -190,6 +191,7 @@ mod tests {
         assert_eq!(Endpoint::parse("http://127.0.0.1:80/x", true).unwrap().origin(), "http://127.0.0.1");
     }
 
+    /// Case 21: `/relative` and the empty one.
     #[test]
     fn what_is_no_url_to_send_to_is_an_invalid_recipient() {
         for text in
@@ -199,6 +201,8 @@ mod tests {
         }
     }
 
+    /// Case 21: `data:x`.
+    /// Case 23: literals in any spelling.
     #[test]
     fn another_scheme_credentials_and_private_addresses_in_any_spelling_are_forbidden() {
         for text in [
@@ -255,6 +259,7 @@ mod tests {
         }
     }
 
+    /// Case 20: an endpoint at the bare origin of a real service.
     #[test]
     fn the_bare_origin_of_a_known_service_is_nobodys_subscription() {
         for text in [

@@ -143,6 +143,7 @@ mod tests {
         "b".repeat(length - fit("t", "", "https://app.test/").unwrap().0)
     }
 
+    /// Case 24: to the byte.
     #[test]
     fn what_fits_to_the_byte_is_sent_whole_and_one_byte_more_is_cut() {
         let body = body_for(PLAINTEXT_CAP);
@@ -154,6 +155,8 @@ mod tests {
         }
     }
 
+    /// Case 14: a body of 40 KB is cut to fit.
+    /// Case 24: 2,815, 2,816 and 3,053 bytes.
     #[test]
     fn bodies_of_the_sizes_at_which_services_differ_are_sent() {
         for length in [2815, 2816, 3053, 40_000] {
@@ -164,6 +167,7 @@ mod tests {
         }
     }
 
+    /// Case 24: a title of a thousand emoji.
     #[test]
     fn a_title_of_a_thousand_emoji_is_cut_between_two_of_them() {
         let (sent, content) = fit(&"👩‍👧".repeat(1000), "body", "https://app.test/player/x?t=1").unwrap();
@@ -174,6 +178,7 @@ mod tests {
         assert_eq!(content["url"], "https://app.test/player/x?t=1");
     }
 
+    /// Case 24: a URL of 2,000 characters is sent, one that does not fit is failed.
     #[test]
     fn a_long_url_costs_the_body_and_a_longer_one_the_message() {
         let long = format!("https://app.test/{}", "u".repeat(2000));

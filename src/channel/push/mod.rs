@@ -41,6 +41,8 @@ use token::Tokens;
 
 #[cfg(test)]
 pub(in crate::channel) use classify::table;
+#[cfg(test)]
+pub(in crate::channel) use testing::without_answer;
 
 /// The word of the contract.
 pub(super) const NAME: &str = "push";

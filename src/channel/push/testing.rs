@@ -164,6 +164,21 @@ pub(super) fn envelope_with(subscription: &Value, fields: &Value) -> Envelope {
     }
 }
 
+/// What only a push comes to without an answer, in words, as the code has it.
+pub(in crate::channel) fn without_answer() -> [(&'static str, super::Attempt); 3] {
+    [
+        (
+            "an unknown push service's endpoint is not public",
+            super::client::forbidden(super::endpoint::Service::Other),
+        ),
+        (
+            "a known push service's name resolves to an address that is not public",
+            super::client::forbidden(super::endpoint::Service::Fcm),
+        ),
+        ("a push could not be encrypted or signed", super::crypto_failed()),
+    ]
+}
+
 #[test]
 fn the_receiver_reads_the_example_of_rfc_8291() {
     let body = bytes(concat!(

@@ -98,6 +98,7 @@ async fn the_service_gets_every_header_and_the_browser_reads_the_body() {
     assert_eq!(content, json!({"title": title, "body": body, "url": url.as_str(), "tag": topic}));
 }
 
+/// Case 7: of two processes.
 #[tokio::test]
 async fn a_second_copy_bears_the_same_topic() {
     let server = MockServer::start().await;
@@ -109,6 +110,7 @@ async fn a_second_copy_bears_the_same_topic() {
     assert_eq!(requests[0].headers["topic"], requests[1].headers["topic"]);
 }
 
+/// Case 23: a public one that redirects anywhere.
 #[tokio::test]
 async fn a_redirect_fails_and_is_not_followed() {
     let server = MockServer::start().await;
@@ -178,6 +180,7 @@ async fn connections_are_reused_and_each_is_looked_up_once() {
     assert_eq!(script.left(), 1);
 }
 
+/// Case 23: also a name that resolves to one.
 #[tokio::test]
 async fn nothing_connects_to_a_private_address_by_literal_or_by_name() {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();

@@ -331,18 +331,62 @@ fn an_operators_signal_makes_the_probe_due_and_begins_the_doubling_anew() {
 }
 
 #[test]
-fn the_third_different_mail_refused_word_for_word_alike_is_the_senders_settings() {
+fn the_third_different_mail_refused_in_the_same_words_is_the_senders_settings() {
     let now = start();
     let mut gate = gate(EMAIL, 8);
-    for n in [0, 1, 0] {
-        assert!(!gate.is_refusal_run(&refused("reply_to"), &who(n)));
-        attempt(&mut gate, &refused("reply_to"), &who(n), now);
+    for (n, words) in
+        [(0, "reply_to (request 7f3a)"), (1, "reply_to (request 80c1)"), (0, "reply_to (request 9)")]
+    {
+        assert!(!gate.is_refusal_run(&refused(words), &who(n)));
+        attempt(&mut gate, &refused(words), &who(n), now);
     }
     assert!(!gate.is_refusal_run(&refused("other words"), &who(2)));
     assert!(!gate.is_refusal_run(&accepted(), &who(2)));
-    assert!(gate.is_refusal_run(&refused("reply_to"), &who(2)));
-    let change = attempt(&mut gate, &refused("reply_to"), &who(2), now);
+    assert!(
+        gate.is_refusal_run(&refused("reply_to (request a81)"), &who(2)),
+        "the id of a request is no word"
+    );
+    let change = attempt(&mut gate, &refused("reply_to (request a81)"), &who(2), now);
     assert!(matches!(change, Some(Change::Closed { .. })));
+}
+
+#[test]
+fn a_defect_of_ours_that_the_provider_refuses_in_every_mail_closes_the_gate() {
+    let now = start();
+    let mut gate = gate(EMAIL, 8);
+    let defect =
+        Attempt::answered(Outcome::Failed, Cause::OurDefect, Detail::fixed("invalid_idempotency_key"));
+    for n in [0, 1] {
+        attempt(&mut gate, &defect, &who(n), now);
+    }
+    assert!(gate.is_refusal_run(&defect, &who(2)));
+    assert!(!gate.is_refusal_run(&refused("invalid_idempotency_key"), &who(2)), "of another cause");
+}
+
+#[test]
+fn unknown_answers_for_three_different_suspects_are_the_providers_whatever_their_words() {
+    let now = start();
+    let unknown = |words| {
+        Attempt::answered(Outcome::Retry { after: None }, Cause::UnexpectedAnswer, Detail::fixed(words))
+    };
+    for gating in [EMAIL, PUSH] {
+        let mut gate = gate(gating, 8);
+        for (n, words) in [(0, "one"), (1, "two"), (1, "three")] {
+            assert!(!gate.is_refusal_run(&unknown(words), &who(n)));
+            assert_eq!(attempt(&mut gate, &unknown(words), &who(n), now), None);
+        }
+        assert!(gate.is_refusal_run(&unknown("four"), &who(2)));
+        attempt(&mut gate, &pause(Scope::Provider, Cause::SenderSettings, None), &who(2), now);
+        assert!(
+            gate.is_refusal_run(&unknown("five"), &who(0)),
+            "a probe of one of the three does not open it"
+        );
+    }
+    let mut gate = gate(PUSH, 8);
+    for n in 0..10 {
+        assert!(!gate.is_refusal_run(&unknown("x"), &of(n, 0)), "one endpoint closes no origin");
+        assert_eq!(attempt(&mut gate, &unknown("x"), &of(n, 0), now), None);
+    }
 }
 
 #[test]

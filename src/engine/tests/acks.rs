@@ -12,6 +12,7 @@ fn answers_500() -> Fault {
     Fault::Error(SeamError::Status(500))
 }
 
+/// Case 6: 500 three times, then 200.
 #[tokio::test(start_paused = true)]
 async fn an_ack_that_fails_three_times_is_one_send_and_one_stored_status() {
     let world = Setup::email(1).start(|w| {
@@ -39,6 +40,7 @@ async fn an_ack_whose_answer_was_lost_is_posted_again_and_nothing_is_sent_again(
     assert_eq!((world.outbox.posts().len(), world.carrier().tries().len()), (3, 1));
 }
 
+/// Case 4: neither sent nor acked again.
 #[tokio::test(start_paused = true)]
 async fn a_page_requested_before_an_ack_still_lists_it_and_nothing_is_sent_again() {
     let world = Setup::email(2).start(|w| {
@@ -53,6 +55,7 @@ async fn a_page_requested_before_an_ack_still_lists_it_and_nothing_is_sent_again
     assert_eq!(world.outbox.posts().len(), 1, "nor acked again: the page is older than the ack");
 }
 
+/// Case 29: `unknown`, and listed for ever.
 #[tokio::test(start_paused = true)]
 async fn what_the_app_lists_for_ever_is_acked_again_with_backoff_and_never_sent_again() {
     let world = Setup::email(2).start(|w| {
@@ -69,6 +72,7 @@ async fn what_the_app_lists_for_ever_is_acked_again_with_backoff_and_never_sent_
     assert!((640..=800).contains(&polls), "the poll rate stays: {polls}");
 }
 
+/// Case 6: `bounced` for our `delivered`.
 #[tokio::test(start_paused = true)]
 async fn another_status_in_the_outbox_settles_the_envelope() {
     let world = Setup::email(2).start(|w| {
@@ -83,6 +87,7 @@ async fn another_status_in_the_outbox_settles_the_envelope() {
     assert_eq!(world.leases(LeaseState::Acking), 0);
 }
 
+/// Case 29: 404 for ever.
 #[tokio::test(start_paused = true)]
 async fn acks_refused_for_good_are_rare_and_stop_nobody_else() {
     let world = Setup::email(2).start(|w| {

@@ -37,6 +37,7 @@ async fn a_wait_past_the_end_becomes_one_last_try_before_it() {
     assert!(world.outbox.posts()[0].detail.starts_with("connect: given up"));
 }
 
+/// Case 28: thirty wait while the clock jumps.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_jumps_a_day_ahead_fails_nothing() {
     let world = Setup::email_at(fixed(1), 2).start(|w| {

@@ -10,6 +10,7 @@ fn wrong_credential() -> Answer {
     Answer::pause_destination(Cause::PushCredential, None)
 }
 
+/// Case 31: ten seconds each for more than all workers.
 #[tokio::test(start_paused = true)]
 async fn a_slow_provider_leaves_a_worker_to_the_others() {
     let world = Setup::push(4).start(|w| {
@@ -33,6 +34,7 @@ async fn a_lane_of_one_worker_serves_every_provider() {
     world.until_delivered(2).await;
 }
 
+/// Case 20: four sent, one failed after its attempts.
 #[tokio::test(start_paused = true)]
 async fn one_subscription_of_another_key_fails_alone() {
     let world = Setup::push(4).start(|w| {
@@ -46,6 +48,7 @@ async fn one_subscription_of_another_key_fails_alone() {
     assert!(!world.is_gate_closed());
 }
 
+/// Case 20: all five refuse.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_every_subscription_refuses_closes_the_origin_and_fails_nothing() {
     let world = Setup::push(4).slow_polls().start(|w| {
@@ -65,6 +68,7 @@ async fn a_key_that_every_subscription_refuses_closes_the_origin_and_fails_nothi
     world.until_delivered(6).await;
 }
 
+/// Case 20: one endpoint that answers 405.
 #[tokio::test(start_paused = true)]
 async fn one_destination_that_blocks_us_never_closes_its_origin() {
     let world = Setup::push(4).slow_polls().start(|w| {
@@ -81,6 +85,7 @@ async fn one_destination_that_blocks_us_never_closes_its_origin() {
     assert_eq!(world.outbox.posts().len(), 10);
 }
 
+/// Case 22: other destinations go on.
 #[tokio::test(start_paused = true)]
 async fn a_rate_limit_holds_one_destination_and_three_hold_the_origin() {
     let limited = || Answer::pause_destination(Cause::RateLimited, Some(secs(120)));

@@ -6,6 +6,7 @@ use super::world::{Setup, hours, secs};
 use crate::outcome::AckStatus;
 use crate::telemetry::status::LeaseState;
 
+/// Case 27: in the time that the fifty need.
 #[tokio::test(start_paused = true)]
 async fn fifty_behind_one_that_hangs_go_out() {
     let world = Setup::push(4).start(|w| {
@@ -88,6 +89,7 @@ async fn not_before_is_waited_for_and_does_not_hold_its_record() {
     assert!(tries[1].began >= hours(2) && tries[1].began < hours(2) + secs(1), "{:?}", tries[1].began);
 }
 
+/// Case 5: no send, no ack, lease gone.
 #[tokio::test(start_paused = true)]
 async fn an_envelope_withdrawn_while_it_waits_is_neither_sent_again_nor_acked() {
     let world = Setup::email(2).start(|w| {
@@ -103,6 +105,7 @@ async fn an_envelope_withdrawn_while_it_waits_is_neither_sent_again_nor_acked() 
     assert_eq!(world.outbox.posts(), []);
 }
 
+/// Case 5: withdrawn before its turn.
 #[tokio::test(start_paused = true)]
 async fn an_envelope_withdrawn_while_it_is_ready_is_never_sent() {
     let world = Setup::email(1).start(|w| {
@@ -150,6 +153,7 @@ async fn who_comes_back_while_his_envelope_is_sent_still_gets_it() {
     assert!(world.at() < secs(20), "its backoff, not a new lease: {:?}", world.at());
 }
 
+/// Case 26: the one worker of the lane goes on.
 #[tokio::test(start_paused = true)]
 async fn a_panic_costs_its_envelope_one_attempt_and_the_worker_lives() {
     let mut world = Setup::email(1).start(|w| {

@@ -59,6 +59,7 @@ async fn a_gate_reopens_with_one_two_and_four_on_their_way() {
     assert_eq!(busiest, 8);
 }
 
+/// Case 19: 503 for three hours, thirty pending.
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_three_hours_fails_nothing() {
     let world = Setup::email(4).slow_polls().start(|w| {
@@ -94,6 +95,7 @@ async fn a_single_envelope_outlives_an_outage_of_hours() {
     assert!((25..=45).contains(&tries), "at the longest backoff: {tries}");
 }
 
+/// Case 19: failed after its attempts, the last error as detail.
 #[tokio::test(start_paused = true)]
 async fn an_envelope_that_always_answers_500_fails_while_others_pass() {
     let world = Setup::email(4).start(|w| {

@@ -15,6 +15,8 @@ fn changed(world: &World, id: &str, field: &str, value: Value) -> Value {
     json
 }
 
+/// Case 1: junk of every kind.
+/// Case 2: a version of tomorrow is neither sent nor acked.
 #[tokio::test(start_paused = true)]
 async fn junk_in_a_page_costs_itself_alone() {
     let world = Setup::email(4).start(|w| {
@@ -59,6 +61,7 @@ async fn an_envelope_of_a_sibling_lane_is_left_to_it() {
     assert_eq!(world.carrier().tries(), []);
 }
 
+/// Case 8: minutes without a seam, then it drains.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_on_a_listing_that_has_grown_stale_and_it_resumes_with_the_next_page() {
     let world = Setup::email_at(fixed(1), 4).start(|w| {
@@ -81,6 +84,7 @@ async fn nothing_is_sent_on_a_listing_that_has_grown_stale_and_it_resumes_with_t
     assert_eq!(world.carrier().tries().len(), 60);
 }
 
+/// Case 8: the backoff.
 #[tokio::test(start_paused = true)]
 async fn a_seam_that_is_down_is_asked_with_backoff() {
     let world =

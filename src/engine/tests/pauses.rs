@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::carrier::Answer;
+use super::carrier::{Answer, Call};
 use super::outbox::{mail, push};
 use super::world::{Setup, World, fixed, hours, secs};
-use crate::channel::{Gating, Rate};
-use crate::outcome::{AckStatus, Cause};
+use crate::channel::{Attempt, Gating, Rate};
+use crate::outcome::{AckStatus, Cause, Detail, Outcome};
 use crate::telemetry::status::{GateState, Unready};
 
 fn pending(count: usize, setup: Setup, answer: Answer) -> World {
@@ -16,6 +16,7 @@ fn pending(count: usize, setup: Setup, answer: Answer) -> World {
     })
 }
 
+/// Case 15: nothing acked, four requests and then probes; the right key sends all fifty.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_key_costs_one_request_per_worker_and_then_probes() {
     let slow = Answer::pause(Cause::ApiKey).after(Duration::from_millis(200));
@@ -45,6 +46,7 @@ async fn whoever_mended_something_lets_closed_gates_probe_at_once() {
     assert!(world.at() - mended < secs(4), "{:?}", world.at() - mended);
 }
 
+/// Case 16: nothing more before midnight, then all twenty.
 #[tokio::test(start_paused = true)]
 async fn a_daily_quota_used_up_at_ten_to_midnight_is_looked_at_just_after() {
     let world = Setup::email(2).wall("2026-08-03T23:50:00Z").start(|w| {
@@ -135,6 +137,7 @@ async fn refusals_with_successes_between_them_are_each_their_own() {
     assert!(!world.is_gate_closed());
 }
 
+/// Case 30: one request, nothing failed.
 #[tokio::test(start_paused = true)]
 async fn sender_settings_close_the_gate_at_the_first_refusal() {
     let world = pending(20, Setup::email(1), Answer::pause(Cause::SenderSettings));
@@ -179,4 +182,66 @@ async fn a_closed_origin_that_nobody_needs_any_more_is_no_trouble_of_the_workers
     world.outbox.restore("p0");
     world.carrier().all(Answer::accepted());
     world.until_delivered(1).await;
+}
+
+/// What nobody documents, in other words each time.
+fn unknown_answers() -> impl FnMut(&Call<'_>) -> Answer {
+    let mut number = 0;
+    move |_| {
+        number += 1;
+        let detail = Detail::scrub(&format!("418 brewing pot {}", "i".repeat(number % 30)), &[]);
+        let outcome = Outcome::Retry { after: None };
+        Answer::exactly(Attempt::answered(outcome, Cause::UnexpectedAnswer, detail))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_answer_to_everything_does_not_eat_the_queue() {
+    let mails = Setup::email(4).slow_polls().start(|w| {
+        w.carrier().rule(unknown_answers());
+        w.outbox.add_all((0..20).map(|n| mail(format!("m{n}"))));
+    });
+    let pushes = Setup::push(4).slow_polls().start(|w| {
+        w.carrier().rule(unknown_answers());
+        w.outbox.add_all((0..20).map(|n| push(format!("p{n}"), "fcm")));
+    });
+    for world in [mails, pushes] {
+        world.until("the gate is closed", World::is_gate_closed).await;
+        world.pass(hours(12)).await;
+        assert_eq!(world.outbox.posts(), [], "probes cost nobody an attempt");
+        world.carrier().all(Answer::accepted());
+        world.until_delivered(20).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_answer_to_one_mail_alone_fails_it_after_three() {
+    let world = Setup::email(4).start(|w| {
+        let mut unknown = unknown_answers();
+        w.carrier().rule(move |call| if call.id == "odd" { unknown(call) } else { Answer::accepted() });
+        w.outbox.add(mail("odd"));
+        w.outbox.add_all((0..9).map(|n| mail(format!("m{n}"))));
+    });
+    assert_eq!(world.until_acked("odd").await, AckStatus::Failed);
+    assert_eq!(world.carrier().tries_of("odd").len(), 3);
+    assert!(!world.is_gate_closed());
+}
+
+/// A firewall before the provider may turn one mail away for what it quotes.
+#[tokio::test(start_paused = true)]
+async fn a_mail_that_alone_closes_the_gate_does_so_ever_more_rarely() {
+    let world = Setup::email(4).slow_polls().start(|w| {
+        w.carrier().always("odd", Answer::pause(Cause::WrongUrl));
+        w.outbox.add(mail("odd"));
+        w.outbox.add_all((0..600).map(|n| mail(format!("m{n}")).not_before(secs(60 * n))));
+    });
+    world.until_delivered(600).await;
+    assert!(
+        world.at() < hours(10) + secs(120),
+        "the others are late by the closed gate alone: {:?}",
+        world.at()
+    );
+    let tries = world.carrier().tries_of("odd").len();
+    assert!(tries < 60, "at the longest backoff, not at the shortest: {tries}");
+    assert_eq!(world.outbox.status("odd"), None, "and it is not failed for what may be our fault");
 }

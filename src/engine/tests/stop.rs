@@ -24,6 +24,7 @@ async fn on_its_way(setup: Setup, answer: Answer) -> World {
     world
 }
 
+/// Case 25: 10 ms after a send began.
 #[tokio::test(start_paused = true)]
 async fn a_stop_during_a_send_lets_the_send_and_its_ack_finish() {
     let mut world = on_its_way(Setup::email(2), Answer::accepted().after(secs(3))).await;
@@ -38,6 +39,7 @@ async fn a_stop_during_a_send_lets_the_send_and_its_ack_finish() {
     assert!(world.at() < secs(4), "{:?}", world.at());
 }
 
+/// Case 25: during a wait of 300 s.
 #[tokio::test(start_paused = true)]
 async fn a_stop_during_a_wait_of_300_seconds_is_at_once() {
     let mut world = on_its_way(Setup::email(2), Answer::unavailable_for(secs(300))).await;
@@ -60,6 +62,7 @@ async fn an_idle_worker_and_a_hanging_poll_stop_at_once() {
     }
 }
 
+/// Case 25: with the seam down.
 #[tokio::test(start_paused = true)]
 async fn a_stop_while_the_seam_is_down_ends_at_the_grace_and_counts_what_is_unacked() {
     let mut world = on_its_way(Setup::email(2), Answer::accepted().after(secs(1))).await;
@@ -110,6 +113,7 @@ async fn a_send_that_outlasts_the_grace_is_cut_and_counted() {
     assert_eq!((report.cut, report.exit_code()), (2, 75));
 }
 
+/// Case 25: a second signal.
 #[tokio::test(start_paused = true)]
 async fn a_second_signal_ends_the_worker_at_once() {
     let mut world = on_its_way(Setup::email(2), Answer::hang()).await;

@@ -23,6 +23,7 @@ async fn an_idle_worker_polls_at_the_poll_rate_and_does_nothing_else() {
     assert_eq!(world.outbox.posts(), []);
 }
 
+/// Case 3: and the request rate stays at the poll rate.
 #[tokio::test(start_paused = true)]
 async fn a_fresh_envelope_behind_ten_that_wait_is_sent_at_the_next_poll() {
     let world = Setup::email(1).start(|w| {

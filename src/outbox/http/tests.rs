@@ -99,6 +99,7 @@ fn the_token_is_not_in_debug() {
     assert!(!format!("{:?}", HttpSeam::new(settings).unwrap()).contains("t0ken"));
 }
 
+/// Case 1: the page is read element by element.
 #[test]
 fn one_bad_element_costs_only_itself() {
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
@@ -175,6 +176,7 @@ async fn an_ack_is_refused_for_good_only_by_a_4xx_that_stays() {
     }
 }
 
+/// Case 6: a redirect is no answer.
 #[tokio::test]
 async fn a_redirect_is_not_followed_and_its_origin_alone_is_named() {
     let elsewhere = MockServer::start().await;

@@ -81,6 +81,7 @@ fn a_file_in_the_directory_replaces_the_built_in_one_alone() {
     assert_eq!(mail.html, super::mail(&nudge()).html);
 }
 
+/// Case 9: used in a value, an `if` and an `each`.
 #[test]
 fn a_required_field_is_named_whatever_the_template_does_with_it() {
     let directory = with_notice();
@@ -215,6 +216,7 @@ fn a_channel_served_in_part_and_a_folder_without_its_papers_are_named() {
 }
 
 /// Tells something only where serde_json keeps the order of arrival, which any dependency may switch on.
+/// Case 13: one order, whatever a dependency switches on.
 #[test]
 fn the_fields_of_an_object_come_in_one_order_however_they_arrive() {
     let directory = with_notice();
@@ -271,6 +273,7 @@ fn a_partials_indentation_stays_out_of_the_data() {
     assert_eq!(mail.text.trim_start(), "one\ntwo\n  three\n");
 }
 
+/// Case 9: an optional one that is absent, at any depth.
 #[test]
 fn optional_fields_are_null_at_every_depth_and_through_every_reference() {
     let directory = with_notice();

@@ -89,6 +89,7 @@ fn an_unknown_cadence_or_section_kind_reads_neutrally() {
     }
 }
 
+/// Case 9: field, place and template are named.
 #[test]
 fn a_missing_required_field_is_named_with_the_template_and_the_place() {
     for field in ["episode_slug", "deep_link", "graph_refs"] {
@@ -148,6 +149,7 @@ fn references_of_an_unknown_kind_are_left_out_and_the_others_stay() {
     }
 }
 
+/// Case 9: optional ones, null or absent.
 #[test]
 fn optional_fields_may_be_null_or_absent_in_any_combination() {
     let optional = ["quote", "episode_title", "t_ms", "source"];
@@ -169,6 +171,7 @@ fn optional_fields_may_be_null_or_absent_in_any_combination() {
     }
 }
 
+/// Case 10.
 #[test]
 fn markup_is_as_typed_in_plain_outputs_and_escaped_once_in_html() {
     let title = "O'Neil & <b>Sons</b>";
@@ -187,6 +190,7 @@ fn markup_is_as_typed_in_plain_outputs_and_escaped_once_in_html() {
     }
 }
 
+/// Case 11: each single-line output is one line.
 #[test]
 fn line_ends_in_a_title_break_no_header_and_stay_in_a_quote() {
     let mut item = item_with("episode_title", json!("a\r\nBcc: x@y.test\u{2028}\t\tb"));
@@ -202,6 +206,7 @@ fn line_ends_in_a_title_break_no_header_and_stay_in_a_quote() {
     }
 }
 
+/// Case 12: all fail but the last, which is escaped.
 #[test]
 fn a_deep_link_off_the_origin_fails_the_envelope_wherever_the_item_stands() {
     for link in [
@@ -238,6 +243,7 @@ fn the_unsubscribe_link_is_one_and_the_same_everywhere() {
     assert!(mail.text.contains(&format!("Unsubscribe: {link}\n")));
 }
 
+/// Case 14: a quote of 40 KB, and 400 items.
 #[test]
 fn a_long_quote_is_sent_whole_and_a_mail_over_the_limit_fails_with_its_size() {
     let quote = "wörds ".repeat(40_000 / 7);
@@ -315,6 +321,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    /// Case 13: keys in any order.
     #[test]
     fn the_order_of_keys_and_unknown_fields_change_no_byte(turn in 0usize..40, which in 0usize..2) {
         let mut envelope = example(TEMPLATES[which].0);
@@ -326,6 +333,7 @@ proptest! {
         prop_assert!(again == expected);
     }
 
+    /// Case 12: no message ever links off the origin.
     #[test]
     fn no_message_links_off_the_origin_and_no_data_becomes_markup(words in "[\\s\\S]{1,40}", link in "[\\s\\S]{0,20}") {
         let mut item = item();

@@ -233,6 +233,7 @@ const TABLE: [(&str, Tell, &str, &[&str]); 23] = [
     ),
 ];
 
+/// Case 26: a panic is counted.
 #[test]
 fn each_event_writes_one_line_and_moves_its_metrics_and_no_others() {
     for (name, tell, level, moved) in TABLE {

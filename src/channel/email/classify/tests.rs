@@ -33,6 +33,10 @@ fn provider(after: Option<Duration>) -> Outcome {
     Outcome::Pause { scope: Scope::Provider, after }
 }
 
+/// Case 15: a revoked key in each of its words.
+/// Case 16: a used-up quota.
+/// Case 17: both conflicts over a key.
+/// Case 30: refused for a setting.
 #[test]
 fn each_error_means_what_the_table_says() {
     for (status, name, message, outcome, cause) in TABLE {
@@ -43,6 +47,7 @@ fn each_error_means_what_the_table_says() {
     }
 }
 
+/// Case 15: `error code: 1010` as plain text.
 #[test]
 fn a_body_that_is_no_json_is_judged_by_its_status() {
     for (status, outcome, cause) in NO_JSON {
@@ -50,6 +55,93 @@ fn a_body_that_is_no_json_is_judged_by_its_status() {
         assert_eq!((&attempt.outcome, &attempt.cause), (outcome, cause), "{status}");
         assert_eq!(attempt.detail.as_str(), format!("{status} error code: 1010"));
     }
+}
+
+#[test]
+fn neither_the_letter_case_of_a_name_nor_the_status_in_a_body_changes_what_is_meant() {
+    for (status, name, message, outcome, cause) in TABLE {
+        for (name, inside) in [(name.to_uppercase(), json!(status)), (format!(" {name} "), json!("200"))] {
+            let body = json!({"message": message, "name": name, "statusCode": inside}).to_string();
+            let attempt = answer(*status, &[], body.as_bytes());
+            assert_eq!((&attempt.outcome, &attempt.cause), (outcome, cause), "{status} {name}: {message}");
+        }
+    }
+}
+
+/// What the document says of statuses that have no row.
+fn like(status: u16) -> u16 {
+    match status {
+        _ if TABLE.iter().any(|row| row.0 == status) => status,
+        300..=399 => 308,
+        500..=599 => 520,
+        _ => 418,
+    }
+}
+
+fn meaning(attempt: &Attempt) -> (Outcome, Cause) {
+    (attempt.outcome.clone(), attempt.cause)
+}
+
+#[test]
+fn a_status_without_a_row_means_what_its_like_does() {
+    for status in (300..=999).filter(|status| like(*status) != *status) {
+        for message in ["x", "API key is invalid", "Invalid `from` field."] {
+            let attempt = error(status, "anything", message);
+            assert_eq!(meaning(&attempt), meaning(&error(like(status), "anything", "x")), "{status}");
+        }
+    }
+}
+
+/// What a proxy, an edge or a broken server may put where Resend puts an object of its own.
+const STRANGE: &[&[u8]] = &[
+    b"",
+    b"Forbidden",
+    b"<!DOCTYPE html><html><head><title>Attention Required!</title></head></html>",
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xabV*\xcaIU\xb2R",
+    b"[]",
+    br#"[{"name":"invalid_idempotent_request","message":"Invalid `from` field."}]"#,
+    br#""security_error""#,
+    b"null",
+    br#"{"name":"daily_quota_exceeded","message":"cut"#,
+];
+
+#[test]
+fn what_is_no_json_object_means_what_the_status_does_under_any_name() {
+    for status in 300..=999 {
+        let row =
+            NO_JSON.iter().find(|row| row.0 == status).map(|(_, outcome, cause)| (outcome.clone(), *cause));
+        let expected = row.unwrap_or_else(|| meaning(&error(status, "anything", "x")));
+        for body in STRANGE {
+            assert_eq!(meaning(&answer(status, &[], body)), expected, "{status} {body:?}");
+        }
+    }
+    for body in STRANGE {
+        assert_eq!(answer(200, &[], body).cause, Cause::UnreadableAnswer, "{body:?}");
+    }
+}
+
+#[test]
+fn an_object_without_a_name_or_with_odd_fields_is_one_under_any_name() {
+    for body in [
+        json!({}),
+        json!({"name": "", "message": ""}),
+        json!({"name": 7, "message": ["Invalid `from` field."]}),
+        json!({"error": {"name": "invalid_idempotent_request"}}),
+    ] {
+        for status in (300..=599).filter(|status| ![400, 422].contains(status)) {
+            let attempt = answer(status, &[], body.to_string().as_bytes());
+            assert_eq!(meaning(&attempt), meaning(&error(status, "anything", "x")), "{status} {body}");
+        }
+        assert_eq!(answer(422, &[], body.to_string().as_bytes()).cause, Cause::Refused);
+        assert_eq!(answer(400, &[], body.to_string().as_bytes()).cause, Cause::UnexpectedAnswer);
+    }
+}
+
+#[test]
+fn an_error_inside_a_success_is_no_success() {
+    let body = br#"{"statusCode":422,"name":"validation_error","message":"Invalid `to` field."}"#;
+    let attempt = answer(200, &[], body);
+    assert_eq!(meaning(&attempt), (Outcome::Unclear { after: None }, Cause::UnreadableAnswer));
 }
 
 #[test]
@@ -71,6 +163,7 @@ fn a_success_is_one_only_with_the_id_of_a_message() {
     }
 }
 
+/// Case 17: the note says which it is.
 #[test]
 fn another_body_under_a_key_of_a_refused_attempt_is_our_defect() {
     let body = br#"{"name":"invalid_idempotent_request","message":"same key, other body"}"#;

@@ -9,6 +9,7 @@ use crate::outcome::Outcome::{self, Bounced, Failed};
 use crate::outcome::Scope;
 
 pub(super) const FCM: &str = "https://fcm.googleapis.com/fcm/send/cAfeBabe01";
+pub(super) const MOZILLA: &str = "https://updates.push.services.mozilla.com/wpush/v2/cAfeBabe01";
 pub(super) const APPLE: &str = "https://web.push.apple.com/cAfeBabe01";
 pub(super) const WINDOWS: &str = "https://db5p.notify.windows.com/w/?token=cAfeBabe01";
 pub(super) const OTHER: &str = "https://push.example.net/cAfeBabe01";
@@ -69,6 +70,7 @@ pub(in crate::channel) const SOME_SERVICES: &[Row] = &[
     (WINDOWS, 410, &[], "", Bounced, SubscriptionGone),
     (WINDOWS, 410, &[("x-wns-error-description", "Domain Blocked by user")], "", HOLD, EndpointBlocked),
     (WINDOWS, 410, &[], "Domain Blocked", HOLD, EndpointBlocked),
+    (WINDOWS, 404, &[("x-wns-error-description", "Domain Blocked by user")], "", HOLD, EndpointBlocked),
     (OTHER, 200, &[("x-wns-status", "dropped")], "", DELIVERED, Accepted),
     (OTHER, 410, &[("x-wns-error-description", "Domain Blocked")], "", Bounced, SubscriptionGone),
 ];
