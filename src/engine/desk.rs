@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::acks::{Acks, Decision, SeamGate};
 use super::gate::{Admission, Change, Suspect, Ticket};
 use super::gates::Gates;
-use super::leases::{Key, Leases, State};
+use super::leases::{Key, Leases, Place, State};
 use super::retry::{Circumstances, Policy, Schedule, Verdict, outcome_unknown};
 use super::window::{Request, Window};
 use super::{LaneSettings, Settings};
@@ -159,8 +159,9 @@ impl Desk {
     fn choose(&mut self, now: Now) -> Option<(Key, bool)> {
         let ahead = self.ahead(now);
         for gate in self.gates.to_probe(now) {
-            let candidates =
-                self.leases.probe_candidates(&gate, now).filter(|(_, lease)| lease.may_probe(now, ahead));
+            let candidates = self.leases.probe_candidates(&gate, now).filter(|(_, lease)| {
+                lease.may_probe(now, ahead) && self.gates.may_probe(&lease.route.destination, now)
+            });
             let longest_ago = candidates
                 .min_by_key(|(key, l)| (self.gates.last_tried(&l.route.destination), l.first_listed, *key));
             if let Some((key, _)) = longest_ago {
@@ -169,7 +170,7 @@ impl Desk {
             self.stale |= self.leases.has_stale_head(&gate, now);
         }
         let mut stale = false;
-        let mut oldest: Option<(u64, Key)> = None;
+        let mut oldest: Option<(Place, Key)> = None;
         for gate in self.leases.gates_with_ready() {
             if self.gates.admits(gate, now) == Admission::Now {
                 let head = self.leases.oldest_ready(gate, now);
@@ -287,6 +288,9 @@ impl Desk {
         match verdict {
             Verdict::Settle(status, reason) => self.decide(claim.key, status, &reason, now),
             Verdict::Again(wait) => {
+                if let Some(asked) = attempt.outcome.asked() {
+                    self.gates.ask(&route.destination, now.mono + asked.min(wait));
+                }
                 if matches!(attempt.outcome, Outcome::Pause { scope: Scope::Destination, .. }) {
                     self.gates.hold(&route.destination, now.mono + wait);
                 }

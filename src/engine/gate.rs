@@ -5,26 +5,19 @@
 
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Days, NaiveTime, Utc};
-
-use super::retry::{Schedule, spread};
+use self::probes::{Kind, Probes};
+use super::retry::{Schedule, spread_asked};
 use crate::channel::{Attempt, Destination, Gating, Pace, Rate};
 use crate::clock::{Moment, Now};
 use crate::envelope::EnvelopeId;
 use crate::outcome::{Cause, Detail, Outcome, Scope, Streak};
 
+mod probes;
 #[cfg(test)]
 mod tests;
 
 /// Like troubles from this many different suspects, with no success between, are the provider's.
 const STREAK_LIMIT: usize = 3;
-/// Account and credential trouble is mended by people: the first look is soon, later ones are rare.
-const ACCOUNT_FIRST: Duration = Duration::from_secs(30);
-const ACCOUNT_LONGEST: Duration = Duration::from_secs(600);
-/// A used-up quota comes back at a time of its own.
-const QUOTA_PROBE: Duration = Duration::from_secs(3600);
-/// The daily quota comes back at midnight UTC; the probe follows within this time.
-const AFTER_MIDNIGHT: Duration = Duration::from_secs(30);
 /// A rate limit without a wait of its own.
 const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 /// The share of a provider's stated rate that is used, so that clocks that differ a little do not matter.
@@ -81,7 +74,7 @@ pub enum Change {
 struct Closed {
     cause: Cause,
     since: Instant,
-    probes: u32,
+    probes: Probes,
     next_probe: Instant,
     probing: bool,
 }
@@ -210,7 +203,7 @@ impl Gate {
             }
             Trouble::None => None,
             Trouble::Hold => {
-                self.hold(&attempt.outcome, at.now);
+                self.hold(&attempt.outcome, at);
                 None
             }
             Trouble::Close => Some(self.close(attempt, at)),
@@ -221,7 +214,7 @@ impl Gate {
     pub fn probe_now(&mut self, now: Now) {
         if let Some(closed) = &mut self.closed {
             closed.next_probe = now.mono;
-            closed.probes = 0;
+            closed.probes = Probes::default();
         }
     }
 
@@ -286,12 +279,22 @@ impl Gate {
         let closed = self.closed.as_mut()?;
         closed.probing = false;
         if outage || paused {
-            closed.probes += 1;
-            if trouble == Trouble::Close || outage {
+            // One destination's trouble and a rate limit are no answer to what the gate is closed for.
+            let kind = match trouble == Trouble::Close || outage {
+                true => Kind::of(attempt.cause),
+                false => Kind::Aside,
+            };
+            if kind != Kind::Aside {
                 closed.cause = attempt.cause;
             }
-            let wait = probe_wait(closed.cause, closed.probes, &self.outage, at);
-            closed.next_probe = at.now.mono + wait.max(asked(&attempt.outcome));
+            let asked = match attempt.outcome {
+                Outcome::Pause { scope: Scope::Destination, .. } if trouble == Trouble::None => {
+                    Duration::ZERO
+                }
+                _ => attempt.outcome.asked().unwrap_or_default(),
+            };
+            let wait = closed.probes.next_in(kind, &self.outage, at);
+            closed.next_probe = at.now.mono + wait.max(spread_asked(asked, at.random));
             return None;
         }
         if !attempt.answered {
@@ -299,25 +302,34 @@ impl Gate {
         }
         let closed_for = at.now.mono.saturating_duration_since(closed.since);
         self.closed = None;
-        self.ramp = Some(1).filter(|n| *n < self.workers);
+        self.reopen_slowly();
         self.runs.clear();
         Some(Change::Opened { closed_for })
+    }
+
+    /// One on its way, then two, then four: those who waited must not all come at once.
+    fn reopen_slowly(&mut self) {
+        self.ramp = Some(1).filter(|n| *n < self.workers);
     }
 
     fn close(&mut self, attempt: &Attempt, at: Moment) -> Change {
         let cause = attempt.cause;
         let since = at.now.mono;
         let held = self.held_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(since));
-        let probe_in = probe_wait(cause, 1, &self.outage, at).max(asked(&attempt.outcome)).max(held);
+        let asked = spread_asked(attempt.outcome.asked().unwrap_or_default(), at.random);
+        let mut probes = Probes::default();
+        let probe_in = probes.next_in(Kind::of(cause), &self.outage, at).max(asked).max(held);
         self.closings += 1;
         self.ramp = None;
-        self.closed = Some(Closed { cause, since, probes: 1, next_probe: since + probe_in, probing: false });
+        self.closed = Some(Closed { cause, since, probes, next_probe: since + probe_in, probing: false });
         Change::Closed { cause, probe_in }
     }
 
-    fn hold(&mut self, outcome: &Outcome, now: Now) {
-        let until = now.mono + asked(outcome).max(SHORTEST_HOLD);
+    fn hold(&mut self, outcome: &Outcome, at: Moment) {
+        let until =
+            at.now.mono + spread_asked(outcome.asked().unwrap_or_default().max(SHORTEST_HOLD), at.random);
         self.held_until = Some(self.held_until.map_or(until, |held| held.max(until)));
+        self.reopen_slowly();
     }
 
     fn learn(&mut self, pace: Option<Pace>) {
@@ -383,36 +395,4 @@ impl Run {
 /// The words that refusals of one kind share: sizes and the ids of requests differ from mail to mail.
 fn words(detail: &Detail) -> impl Iterator<Item = &str> {
     detail.as_str().split(' ').filter(|word| !word.contains(|c: char| c.is_ascii_digit()))
-}
-
-fn asked(outcome: &Outcome) -> Duration {
-    match outcome {
-        Outcome::Pause { after, .. } | Outcome::Retry { after } | Outcome::Unclear { after } => {
-            after.unwrap_or_default()
-        }
-        Outcome::Delivered { .. }
-        | Outcome::Bounced
-        | Outcome::Complained
-        | Outcome::Suppressed
-        | Outcome::Failed => Duration::ZERO,
-    }
-}
-
-/// The wait before probe number `probes`.
-fn probe_wait(cause: Cause, probes: u32, outage: &Schedule, at: Moment) -> Duration {
-    match (cause, cause.streak()) {
-        (Cause::QuotaDaily, _) => {
-            let midnight = until_midnight(at.now.wall) + AFTER_MIDNIGHT.mul_f64(at.random);
-            spread(QUOTA_PROBE, at.random).min(midnight)
-        }
-        (Cause::QuotaMonthly, _) => spread(QUOTA_PROBE, at.random),
-        (_, Some(Streak::Outage)) => spread(outage.after(probes), at.random),
-        _ => ACCOUNT_FIRST.saturating_mul(1 << probes.saturating_sub(1).min(16)).min(ACCOUNT_LONGEST),
-    }
-}
-
-fn until_midnight(wall: DateTime<Utc>) -> Duration {
-    let next =
-        wall.date_naive().checked_add_days(Days::new(1)).map(|day| day.and_time(NaiveTime::MIN).and_utc());
-    next.and_then(|midnight| (midnight - wall).to_std().ok()).unwrap_or(QUOTA_PROBE)
 }

@@ -28,6 +28,7 @@ pub struct Gates {
 #[derive(Debug, Default)]
 struct DestinationState {
     tried: Option<Instant>,
+    asked_until: Option<Instant>,
     held_until: Option<Instant>,
 }
 
@@ -67,8 +68,9 @@ impl Gates {
         self.iter().filter(|(_, gate)| due(gate)).map(|(id, _)| id.clone()).collect()
     }
 
-    /// Lets each closed gate probe at once.
+    /// Lets each closed gate probe at once, whatever wait its destinations asked for.
     pub fn probe_all(&mut self, now: Now) {
+        self.destinations.values_mut().for_each(|state| state.asked_until = None);
         for (gate, _) in self.gates.values_mut() {
             gate.probe_now(now);
         }
@@ -83,6 +85,18 @@ impl Gates {
     /// Until when a destination is held, if it is.
     pub fn held_until(&self, destination: &Destination, now: Now) -> Option<Instant> {
         self.destinations.get(destination)?.held_until.filter(|until| *until > now.mono)
+    }
+
+    /// Notes that the provider asks for a destination to be left alone until `until`.
+    pub fn ask(&mut self, destination: &Destination, until: Instant) {
+        let state = self.destinations.entry(destination.clone()).or_default();
+        state.asked_until = Some(state.asked_until.map_or(until, |asked| asked.max(until)));
+    }
+
+    /// Whether a destination may be probed: not sooner than its provider asked for.
+    pub fn may_probe(&self, destination: &Destination, now: Now) -> bool {
+        let asked = self.destinations.get(destination).and_then(|state| state.asked_until);
+        asked.is_none_or(|until| until <= now.mono)
     }
 
     /// Notes that an attempt at a destination begins.

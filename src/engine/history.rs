@@ -28,6 +28,8 @@ pub struct History {
     pub last_try: bool,
     /// Whether the last attempt was a pause of its destination that only time can end.
     pub paused: bool,
+    /// Whether its destination refused the last attempt: others go first.
+    pub yields: bool,
     /// The template set of the first attempt.
     pub templates: Option<Arc<Templates>>,
 }

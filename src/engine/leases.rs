@@ -36,6 +36,14 @@ struct RecordKey {
     family: Box<str>,
 }
 
+/// A ready head's place among the others: oldest first, but behind everyone where its destination refused
+/// the last attempt. Three such in front of the others could else close their origin again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    refused: bool,
+    order: u64,
+}
+
 /// One hold on one envelope.
 #[derive(Debug)]
 pub struct Lease {
@@ -88,8 +96,8 @@ pub struct Leases {
     keys: HashMap<EnvelopeId, Key>,
     leases: HashMap<Key, Lease>,
     lines: HashMap<RecordKey, Line>,
-    /// Ready heads of their lines, by gate, oldest first.
-    offered: BTreeMap<GateId, BTreeSet<(u64, Key)>>,
+    /// Ready heads of their lines, by gate, in the order of their places.
+    offered: BTreeMap<GateId, BTreeSet<(Place, Key)>>,
     waiting: BTreeSet<(Instant, Key)>,
     not_due: BTreeSet<(DateTime<Utc>, Key)>,
     pages: u64,
@@ -132,7 +140,7 @@ impl Leases {
         self.leases.get(&key)
     }
 
-    /// The same, to note in its history.
+    /// The same, to note in its history. Its place follows from that: only while it is not on offer.
     pub fn history_mut(&mut self, key: Key) -> Option<&mut History> {
         self.leases.get_mut(&key).map(|lease| &mut lease.history)
     }
@@ -171,8 +179,9 @@ impl Leases {
         self.offered.get(gate).map_or(0, BTreeSet::len)
     }
 
-    /// The oldest ready head at `gate` whose listing is fresh, with its place in the seam's order.
-    pub fn oldest_ready(&self, gate: &GateId, now: Now) -> Option<(u64, Key)> {
+    /// The oldest ready head at `gate` whose listing is fresh, with its place; one whose destination refused
+    /// the last attempt only where there is no other.
+    pub fn oldest_ready(&self, gate: &GateId, now: Now) -> Option<(Place, Key)> {
         self.offered.get(gate)?.iter().find(|(_, key)| self.is_fresh(*key, now)).copied()
     }
 
@@ -328,7 +337,7 @@ impl Leases {
         let (Some(line), Some(key)) = (self.lines.get_mut(record), head) else { return };
         line.offered = head;
         if let Some(lease) = self.leases.get(&key) {
-            self.offered.entry(lease.route.gate.clone()).or_default().insert((lease.order, key));
+            self.offered.entry(lease.route.gate.clone()).or_default().insert((lease.place(), key));
         }
     }
 
@@ -336,7 +345,7 @@ impl Leases {
         let Some(key) = self.lines.get_mut(record).and_then(|line| line.offered.take()) else { return };
         let Some(lease) = self.leases.get(&key) else { return };
         if let Some(heads) = self.offered.get_mut(&lease.route.gate) {
-            heads.remove(&(lease.order, key));
+            heads.remove(&(lease.place(), key));
             if heads.is_empty() {
                 self.offered.remove(&lease.route.gate);
             }
@@ -345,6 +354,10 @@ impl Leases {
 }
 
 impl Lease {
+    fn place(&self) -> Place {
+        Place { refused: self.history.yields, order: self.order }
+    }
+
     /// Where it stands.
     pub fn state(&self) -> State {
         self.state

@@ -23,6 +23,8 @@ mod tests;
 const FACTOR: f64 = 4.0;
 /// Up to this share of a wait is added to it, so that what failed together does not come back together.
 const JITTER: f64 = 0.25;
+/// No more than this is added to a wait that a whole gate was asked for.
+const ASKED_SPREAD: Duration = Duration::from_secs(30);
 /// An answer that nobody documents is asked for again this often, and no more.
 const UNEXPECTED_LIMIT: u32 = 3;
 /// The last try before `expires_at` begins this long before it: enough for an exchange in good health.
@@ -66,6 +68,12 @@ impl Schedule {
 /// A wait, spread: `random` is from 0 up to 1.
 pub fn spread(wait: Duration, random: f64) -> Duration {
     wait + wait.mul_f64(JITTER * random.clamp(0.0, 1.0))
+}
+
+/// A wait that a provider asks for, spread by less: it is exact, so only those who were asked the same must
+/// not come back at the same instant.
+pub fn spread_asked(wait: Duration, random: f64) -> Duration {
+    spread(wait, random).min(wait + ASKED_SPREAD)
 }
 
 /// What the policy is asked about, beside the attempt itself.
@@ -172,7 +180,8 @@ impl Policy {
             | Outcome::Failed => {}
         }
         let refused = matches!(attempt.outcome, Outcome::Pause { scope: Scope::Destination, .. });
-        history.paused = refused && !costs && attempt.cause != Cause::RateLimited;
+        history.yields = refused && attempt.cause != Cause::RateLimited;
+        history.paused = history.yields && !costs;
     }
 }
 

@@ -76,6 +76,18 @@ impl Outcome {
         }
     }
 
+    /// The wait that the provider asked for, where it did.
+    pub fn asked(&self) -> Option<Duration> {
+        match self {
+            Outcome::Retry { after } | Outcome::Unclear { after } | Outcome::Pause { after, .. } => *after,
+            Outcome::Delivered { .. }
+            | Outcome::Bounced
+            | Outcome::Complained
+            | Outcome::Suppressed
+            | Outcome::Failed => None,
+        }
+    }
+
     /// The outcome's name in logs and metrics.
     pub fn label(&self) -> &'static str {
         match self {

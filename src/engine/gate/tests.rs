@@ -6,6 +6,8 @@ use super::*;
 mod pace;
 mod sequences;
 
+mod probes;
+
 const BASE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(900);
 const EMAIL: Gating = Gating::OneProvider(Rate::Unlimited);
@@ -225,79 +227,6 @@ fn a_probe_with_an_answer_of_its_own_opens_the_gate() {
 }
 
 #[test]
-fn account_probes_come_after_30_seconds_doubling_to_10_minutes() {
-    let mut now = start();
-    let mut gate = closed(EMAIL, now);
-    let mut waits = Vec::new();
-    for _ in 0..7 {
-        waits.push(next_probe(&gate, now).as_secs());
-        now = now.after(next_probe(&gate, now));
-        attempt(&mut gate, &bad_key(), &who(1), now);
-    }
-    assert_eq!(waits, [30, 60, 120, 240, 480, 600, 600]);
-}
-
-#[test]
-fn outage_probes_follow_the_retry_schedule() {
-    let mut now = start();
-    let mut gate = gate(EMAIL, 8);
-    for n in 0..3 {
-        attempt(&mut gate, &timeout(), &who(n), now);
-    }
-    let mut waits = Vec::new();
-    for _ in 0..7 {
-        waits.push(next_probe(&gate, now).as_secs());
-        now = now.after(next_probe(&gate, now));
-        attempt(&mut gate, &timeout(), &who(0), now);
-    }
-    assert_eq!(waits, [2, 8, 32, 128, 512, 900, 900]);
-}
-
-#[test]
-fn a_daily_quota_is_probed_hourly_and_just_after_midnight_utc() {
-    let quota = pause(Scope::Provider, Cause::QuotaDaily, None);
-    let mut gate = gate(EMAIL, 8);
-    let evening = Now { wall: "2026-08-03T22:30:00Z".parse().unwrap(), ..start() };
-    attempt(&mut gate, &quota, &who(0), evening);
-    assert_eq!(next_probe(&gate, evening), seconds(3600));
-    let late = evening.after(seconds(3600));
-    let at = Moment { now: late, random: 0.5 };
-    let ticket = gate.begin(late);
-    gate.end(ticket, &quota, &who(1), at);
-    assert_eq!(next_probe(&gate, late), seconds(30 * 60 + 15), "15 s after midnight");
-    let day = late.after(next_probe(&gate, late));
-    attempt(&mut gate, &quota, &who(1), day);
-    assert_eq!(next_probe(&gate, day), seconds(3600), "not back to doubling");
-}
-
-#[test]
-fn a_monthly_quota_is_probed_hourly() {
-    let mut now = start();
-    let mut gate = gate(EMAIL, 8);
-    for _ in 0..3 {
-        attempt(&mut gate, &pause(Scope::Provider, Cause::QuotaMonthly, None), &who(0), now);
-        assert_eq!(next_probe(&gate, now), seconds(3600));
-        now = now.after(seconds(3600));
-    }
-}
-
-#[test]
-fn a_probe_waits_as_long_as_the_provider_asks() {
-    let now = start();
-    let mut gate = gate(EMAIL, 8);
-    attempt(&mut gate, &pause(Scope::Provider, Cause::Account, Some(LONGEST)), &who(0), now);
-    assert_eq!(next_probe(&gate, now), LONGEST);
-    let unavailable = Outcome::Retry { after: Some(seconds(1800)) };
-    attempt(
-        &mut gate,
-        &Attempt::answered(unavailable, Cause::Unavailable, Detail::default()),
-        &who(0),
-        now.after(LONGEST),
-    );
-    assert_eq!(next_probe(&gate, now.after(LONGEST)), seconds(1800));
-}
-
-#[test]
 fn closing_does_not_shorten_a_rate_limit() {
     let now = start();
     let mut gate = gate(EMAIL, 8);
@@ -318,16 +247,31 @@ fn a_rate_limit_keeps_a_closed_gate_closed() {
 }
 
 #[test]
-fn an_operators_signal_makes_the_probe_due_and_begins_the_doubling_anew() {
+fn no_wait_that_was_asked_for_is_undercut_and_none_ends_for_all_at_once() {
     let now = start();
-    let mut gate = closed(EMAIL, now);
-    for n in 0..5 {
-        attempt(&mut gate, &bad_key(), &who(n), now);
+    for cause in [Cause::RateLimited, Cause::Account] {
+        let until = |random| {
+            let mut gate = gate(EMAIL, 8);
+            let ticket = gate.begin(now);
+            let attempt = pause(Scope::Provider, cause, Some(LONGEST));
+            gate.end(ticket, &attempt, &who(0), Moment { now, random });
+            gate.closed().map(|(_, at)| at).or(gate.held_until()).unwrap() - now.mono
+        };
+        assert_eq!((until(0.0), until(0.9)), (LONGEST, LONGEST + seconds(30)));
     }
-    gate.probe_now(now);
-    assert_eq!(gate.admits(now), Admission::Probe(Some(now.mono)));
-    attempt(&mut gate, &bad_key(), &who(0), now);
-    assert_eq!(next_probe(&gate, now), seconds(30));
+}
+
+#[test]
+fn after_a_rate_limit_one_is_on_its_way_then_two() {
+    let now = start();
+    let mut gate = gate(EMAIL, 8);
+    attempt(&mut gate, &pause(Scope::Provider, Cause::RateLimited, None), &who(0), now);
+    let later = now.after(seconds(2));
+    let first = gate.begin(later);
+    assert_eq!(gate.admits(later), Admission::Full);
+    gate.end(first, &accepted(), &who(0), moment(later));
+    let _two = (gate.begin(later), gate.admits(later), gate.begin(later));
+    assert_eq!(gate.admits(later), Admission::Full);
 }
 
 #[test]

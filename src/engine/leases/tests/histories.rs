@@ -188,7 +188,7 @@ fn consistent(table: &Leases) -> Result<(), TestCaseError> {
     prop_assert_eq!(&table.not_due, &not_due);
     let orders: BTreeSet<u64> = table.iter().map(|(_, lease)| lease.order).collect();
     prop_assert_eq!(orders.len(), table.len(), "each has a place of its own");
-    let mut offered: BTreeMap<GateId, BTreeSet<(u64, Key)>> = BTreeMap::new();
+    let mut offered: BTreeMap<GateId, BTreeSet<(Place, Key)>> = BTreeMap::new();
     for (record, line) in &table.lines {
         let members: Vec<&Lease> = line.members.iter().filter_map(|key| table.get(*key)).collect();
         prop_assert_eq!(members.len(), line.members.len());
@@ -198,7 +198,7 @@ fn consistent(table: &Leases) -> Result<(), TestCaseError> {
         let ready = head.filter(|(_, lease)| lease.state == State::Ready);
         prop_assert_eq!(line.offered, ready.map(|(key, _)| *key));
         if let Some((key, lease)) = ready {
-            offered.entry(lease.route.gate.clone()).or_default().insert((lease.order, *key));
+            offered.entry(lease.route.gate.clone()).or_default().insert((lease.place(), *key));
         }
     }
     prop_assert_eq!(&table.offered, &offered);
