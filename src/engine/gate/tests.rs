@@ -1,12 +1,11 @@
-//! Closing and probing, rule by rule; rate and places are in `pace`, what holds over any sequence of attempts
-//! in `sequences`.
+//! Closing and reopening, rule by rule; rate and places are in `pace`, when a closed gate is probed in `probes`,
+//! what holds over any sequence of attempts in `sequences`.
 
 use super::*;
 
 mod pace;
-mod sequences;
-
 mod probes;
+mod sequences;
 
 const BASE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(900);

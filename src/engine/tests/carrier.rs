@@ -92,6 +92,12 @@ impl Answer {
         Answer::exactly(Attempt::unanswered(outcome, Cause::Connect, Detail::fixed("refused")))
     }
 
+    /// Its name does not resolve.
+    pub(super) fn unresolved() -> Answer {
+        let outcome = Outcome::Retry { after: None };
+        Answer::exactly(Attempt::unanswered(outcome, Cause::Dns, Detail::fixed("no such name")))
+    }
+
     /// The provider itself is the trouble.
     pub(super) fn pause(cause: Cause) -> Answer {
         Answer::of(Outcome::Pause { scope: Scope::Provider, after: None }, cause, "")

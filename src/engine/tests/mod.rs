@@ -16,5 +16,6 @@ mod pages;
 mod pauses;
 mod stop;
 mod storm;
+mod troubles;
 mod window;
 mod world;
