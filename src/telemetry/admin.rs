@@ -1,12 +1,14 @@
 //! The admin server: health, readiness and metrics for whoever watches the worker.
 //!
 //! Owns the three pages. It reads and never changes anything, and what it tells holds no personal data;
-//! still it listens where DELIVERY_ADMIN_ADDR says and nowhere else.
+//! still it listens where DELIVERY_ADMIN_ADDR says and nowhere else. axum's own `serve` lets every client
+//! stay for as long as it likes, so the connections are driven here.
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -14,15 +16,29 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::gauges;
 use super::status::StatusSource;
 
 /// The text format that Prometheus asks for.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Each connection takes a file descriptor, of which the worker needs some to deliver: clients that are
+/// slow, or many, must leave it enough. A monitor or two ask at a time.
+const CONNECTIONS: usize = 32;
+/// One request and its answer, for whoever is on this machine or its network.
+const CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
+/// The longest head of a request. No body is ever read.
+const REQUEST_CAP: usize = 16 * 1024;
+/// What `accept` can fail with beside a lost client is a lack of descriptors or memory: wait for some.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const PAGES: &str =
     "/healthz  is the process alive?\n/readyz   does it deliver, and if not, why?\n/metrics  numbers\n";
 
@@ -64,17 +80,14 @@ impl Admin {
         self.address
     }
 
-    /// Serves until `stop` comes and open requests are answered. `registry` holds the counters; the
-    /// gauges of `source` are added here.
-    ///
-    /// # Errors
-    /// The listener fails for good.
+    /// Serves until `stop` comes; what is open then is cut. `registry` holds the counters; the gauges of
+    /// `source` are added here.
     pub async fn serve(
         self,
         mut registry: Registry,
         source: Arc<dyn StatusSource>,
         stop: impl Future<Output = ()> + Send + 'static,
-    ) -> io::Result<()> {
+    ) {
         gauges::register(&mut registry, source.clone());
         let told = Told { registry: Arc::new(registry), source };
         let pages = Router::new()
@@ -83,8 +96,39 @@ impl Admin {
             .route("/metrics", get(metrics))
             .fallback(|| async { (StatusCode::NOT_FOUND, PAGES) })
             .with_state(told);
-        axum::serve(self.listener, pages).with_graceful_shutdown(stop).await
+        tokio::select! {
+            () = accept_all(self.listener, pages, CONNECTION_DEADLINE) => {}
+            () = stop => {}
+        }
     }
+}
+
+/// Serves each connection, but never more than [`CONNECTIONS`] at once: whoever comes then waits until
+/// one of them ends.
+async fn accept_all(listener: TcpListener, pages: Router, deadline: Duration) {
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = open.join_next() => {}
+            accepted = listener.accept(), if open.len() < CONNECTIONS => match accepted {
+                Ok((stream, _)) => {
+                    open.spawn(timeout(deadline, answer(stream, pages.clone())));
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+            }
+        }
+    }
+}
+
+/// Answers one request.
+async fn answer(stream: TcpStream, pages: Router) {
+    let pages = TowerToHyperService::new(pages);
+    let served = http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(REQUEST_CAP)
+        .serve_connection(TokioIo::new(stream), pages);
+    // An error here is a client that went away, or one that speaks no HTTP.
+    drop(served.await);
 }
 
 #[derive(Clone)]
@@ -122,9 +166,9 @@ async fn metrics(State(told): State<Told>) -> Response {
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
-    use std::time::Duration;
 
     use reqwest::Method;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::oneshot;
 
     use super::*;
@@ -293,6 +337,62 @@ mod tests {
         let (status, text) = served.get("/").await;
         assert_eq!(status, 404);
         assert!(text.contains("/readyz"));
+    }
+
+    /// Connects and says `what`, which is no whole request.
+    async fn dawdler(address: SocketAddr, what: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(what).await.unwrap();
+        stream
+    }
+
+    #[tokio::test]
+    async fn clients_that_dawdle_are_few_at_a_time_and_sent_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let pages = Router::new().route("/healthz", get(|| async { "alive\n" }));
+        tokio::spawn(accept_all(listener, pages, Duration::from_millis(200)));
+        let mut dawdlers = Vec::new();
+        for _ in 0..3 * CONNECTIONS {
+            dawdlers.push(dawdler(address, b"GET /healthz HTTP/1.1\r\nx-slow: ").await);
+        }
+        let client = client_builder().build().unwrap();
+        let answer = client.get(format!("http://{address}/healthz")).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "behind all of them");
+        for mut dawdler in dawdlers {
+            let mut answer = Vec::new();
+            dawdler.read_to_end(&mut answer).await.ok();
+            assert!(answer.is_empty(), "it is sent away without an answer");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_of_a_request_is_read_than_a_head_can_hold() {
+        let served = serve(working()).await;
+        let long = vec![b'x'; REQUEST_CAP];
+        for (request, status) in [
+            ([b"GET /healthz HTTP/1.1\r\nx-long: ".as_slice(), &long, b"\r\n\r\n"].concat(), "431"),
+            ([b"GET /".as_slice(), &long].concat(), "431"),
+            (b"POST /healthz HTTP/1.1\r\ncontent-length: 1073741824\r\n\r\n".to_vec(), "405"),
+            (b"\0\0\r\n\r\n".to_vec(), "400"),
+        ] {
+            let mut client = dawdler(served.address, &request).await;
+            let mut answer = vec![0; 12];
+            client.read_exact(&mut answer).await.unwrap();
+            assert_eq!(String::from_utf8(answer).unwrap(), format!("HTTP/1.1 {status}"));
+        }
+        assert_eq!(served.get("/healthz").await.0, 200);
+    }
+
+    #[tokio::test]
+    async fn a_page_is_served_to_whoever_asks_one_request_after_the_other() {
+        let served = serve(working()).await;
+        let client = client_builder().build().unwrap();
+        for _ in 0..3 {
+            let answer = client.get(format!("http://{}/metrics", served.address)).send().await.unwrap();
+            assert_eq!(answer.headers()["connection"], "close");
+            assert!(read_capped(answer, BODY_CAP).await.unwrap().ends_with(b"# EOF\n"));
+        }
     }
 
     #[tokio::test]
