@@ -277,9 +277,10 @@ impl Desk {
             return;
         }
         let attempt = if gate.is_refusal_run(&attempt, &who) { as_our_settings(attempt) } else { attempt };
+        let probes_outage = gate.is_outage_probe(claim.ticket);
         let change = gate.end(claim.ticket, &attempt, &who, at);
-        let circumstances =
-            Circumstances { at, passed: gate.passed(), accepted: gate.has_accepted(), expires_at };
+        let (passed, accepted) = (gate.passed(), gate.has_accepted());
+        let circumstances = Circumstances { at, passed, accepted, probes_outage, expires_at };
         let Some(history) = self.leases.history_mut(claim.key) else { return };
         let verdict = self.policy.judge(history, &attempt, circumstances);
         let number = history.tries;

@@ -178,6 +178,12 @@ impl Gate {
         ticket.probe && ticket.closings == self.closings
     }
 
+    /// Whether this attempt is the probe of a gate that an outage has closed.
+    pub fn is_outage_probe(&self, ticket: Ticket) -> bool {
+        let outage = |closed: &Closed| closed.cause.streak() == Some(Streak::Outage);
+        self.is_current_probe(ticket) && self.closed.as_ref().is_some_and(outage)
+    }
+
     /// An attempt ended.
     ///
     /// Answers to attempts that began before the gate last closed change nothing but its counts.

@@ -18,6 +18,8 @@ pub struct History {
     pub unexpected: u32,
     /// How many envelopes had passed the gate when this one first failed there.
     pub passed_at_first_failure: Option<u64>,
+    /// How many envelopes had passed the gate when this one last failed there.
+    pub passed_at_failure: Option<u64>,
     /// When an attempt first ended without saying whether it arrived.
     pub unclear_since: Option<Instant>,
     /// Whether an attempt was plainly refused by the provider.

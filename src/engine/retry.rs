@@ -14,7 +14,7 @@ use super::history::History;
 use crate::channel::Attempt;
 use crate::clock::{Moment, Now};
 use crate::http::RETRY_AFTER_CAP;
-use crate::outcome::{AckStatus, Cause, Cost, Detail, Outcome, Refusal, Scope};
+use crate::outcome::{AckStatus, Cause, Cost, Detail, Outcome, Refusal, Scope, Streak};
 
 #[cfg(test)]
 mod tests;
@@ -85,6 +85,8 @@ pub struct Circumstances {
     pub passed: u64,
     /// Whether the gate has let something through to acceptance since the start.
     pub accepted: bool,
+    /// Whether the attempt was the probe of a gate that an outage has closed.
+    pub probes_outage: bool,
     /// The envelope's end.
     pub expires_at: Option<DateTime<Utc>>,
 }
@@ -157,10 +159,14 @@ impl Policy {
     }
 
     fn note(&self, history: &mut History, attempt: &Attempt, facts: Circumstances) {
-        let passed_before = *history.passed_at_first_failure.get_or_insert(facts.passed);
+        history.passed_at_first_failure.get_or_insert(facts.passed);
+        let before = history.passed_at_failure.replace(facts.passed);
+        let others_passed = before.is_some_and(|before| facts.passed > before);
+        let goes_on = facts.probes_outage && attempt.cause.streak() == Some(Streak::Outage);
         let costs = match attempt.cause.cost() {
+            _ if goes_on => false,
             Cost::Always => true,
-            Cost::IfOthersPass => facts.passed > passed_before,
+            Cost::IfOthersPass => others_passed,
             Cost::OnceAccepted => facts.accepted,
             Cost::Never => false,
         };

@@ -99,9 +99,9 @@ pub enum Cause {
 /// When a non-terminal outcome uses up one of the envelope's attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
-    /// Each time.
+    /// Each time, but for an outage's trouble that a probe meets: the gate is closed for that already.
     Always,
-    /// Only if something else has passed the gate since this envelope's first failure.
+    /// Only if something else has passed the gate since this envelope's last failure.
     IfOthersPass,
     /// Only once the gate has let something through since the start.
     OnceAccepted,

@@ -23,7 +23,13 @@ fn policy() -> Policy {
 }
 
 fn facts(now: Now) -> Circumstances {
-    Circumstances { at: Moment { now, random: 0.0 }, passed: 0, accepted: false, expires_at: None }
+    Circumstances {
+        at: Moment { now, random: 0.0 },
+        passed: 0,
+        accepted: false,
+        probes_outage: false,
+        expires_at: None,
+    }
 }
 
 fn lives(now: Now, life: Duration) -> Circumstances {
@@ -116,20 +122,33 @@ fn an_outage_costs_nothing_until_something_else_passes() {
         assert!(is_again(&judge(&mut history, &outage, Circumstances { passed: 5, ..facts(start()) })));
     }
     assert_eq!(history.spent, 0);
-    let passed = Circumstances { passed: 6, ..facts(start()) };
-    for _ in 1..8 {
-        assert!(is_again(&judge(&mut history, &outage, passed)));
+    for passed in 6..13 {
+        assert!(is_again(&judge(&mut history, &outage, Circumstances { passed, ..facts(start()) })));
     }
+    let passed = Circumstances { passed: 13, ..facts(start()) };
     assert_eq!(failed(&judge(&mut history, &outage, passed)), Some(Cause::Unavailable));
 }
 
 #[test]
-fn what_passed_before_the_first_failure_does_not_count() {
+fn what_passed_before_the_last_failure_does_not_count() {
     let mut history = History::default();
-    let passed = Circumstances { passed: 1_000, ..facts(start()) };
-    judge(&mut history, &retry(Cause::Timeout), passed);
-    judge(&mut history, &retry(Cause::Timeout), passed);
+    let passing = |passed| Circumstances { passed, ..facts(start()) };
+    for passed in [1_000, 1_000, 1_001, 1_001, 1_001, 1_001] {
+        judge(&mut history, &retry(Cause::Timeout), passing(passed));
+    }
+    assert_eq!(history.spent, 1, "an outage that began just after something passed is one all the same");
+}
+
+#[test]
+fn a_probe_that_meets_the_outage_again_costs_nothing() {
+    let mut history = History::default();
+    let probe = Circumstances { probes_outage: true, passed: 3, ..facts(start()) };
+    for _ in 0..100 {
+        assert!(is_again(&judge(&mut history, &retry(Cause::ServerError), probe)));
+    }
     assert_eq!(history.spent, 0);
+    judge(&mut history, &retry(Cause::ResourceLocked), probe);
+    assert_eq!(history.spent, 1, "what is no outage costs a probe what it costs everybody");
 }
 
 #[test]
@@ -332,7 +351,7 @@ proptest! {
         let mut passed = 0;
         for (attempt, others) in attempts {
             passed += others;
-            let facts = Circumstances { at: Moment { now, random }, passed, accepted: passed > 3, expires_at };
+            let facts = Circumstances { at: Moment { now, random }, passed, accepted: passed > 3, probes_outage: false, expires_at };
             let Verdict::Again(wait) = judge(&mut history, &attempt, facts) else { return Ok(()) };
             prop_assert!(wait >= asked(&attempt).unwrap_or_default().min(RETRY_AFTER_CAP));
             prop_assert!(is_pause(&attempt) || Some(now.after(wait).wall) < expires_at);
