@@ -6,7 +6,6 @@
 
 mod acks;
 mod architecture;
-mod chaos;
 mod cli;
 mod draining;
 mod happy;
@@ -19,3 +18,4 @@ mod page;
 mod privacy;
 mod reload;
 mod stopping;
+mod torture;

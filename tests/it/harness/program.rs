@@ -4,6 +4,7 @@
 //! test can wait for a line, and are shown when the test fails.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::process::Stdio;
 
 use delivery_worker::http::{BODY_CAP, client_builder, read_capped};
@@ -27,7 +28,7 @@ pub(crate) struct Program {
 impl Program {
     /// Starts the binary with `env` and nothing else of this process's environment.
     pub(crate) fn start(arguments: &[&str], env: &BTreeMap<String, String>) -> Program {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_delivery-worker"))
+        let mut child = Command::new(binary())
             .args(arguments)
             .env_clear()
             .envs(env)
@@ -136,6 +137,13 @@ impl Drop for Program {
             eprintln!("what the worker wrote:\n{}\n", self.output());
         }
     }
+}
+
+/// The binary that all of these tests are about: the one that WORKER_UNDER_TEST names (`make test` names
+/// the release binary, so that what is installed is what was tested), else the one that cargo has just built.
+fn binary() -> OsString {
+    let named = std::env::var_os("WORKER_UNDER_TEST").filter(|path| !path.is_empty());
+    named.unwrap_or_else(|| env!("CARGO_BIN_EXE_delivery-worker").into())
 }
 
 fn read(stream: impl AsyncRead + Unpin + Send + 'static, to: watch::Sender<Vec<String>>) -> JoinHandle<()> {
