@@ -156,7 +156,18 @@ fn read(stream: impl AsyncRead + Unpin + Send + 'static, to: watch::Sender<Vec<S
 }
 
 fn log(lines: &[String]) -> impl Iterator<Item = Value> {
-    lines.iter().filter_map(|line| serde_json::from_str(line).ok())
+    lines.iter().filter_map(|line| serde_json::from_str(line).ok().or_else(|| of_text(line)))
+}
+
+/// A line of the text format: time, level, message, and fields that are taken for words without spaces.
+fn of_text(line: &str) -> Option<Value> {
+    let (_, line) = line.split_once(' ')?;
+    let (level, message) = line.trim_start().split_once(' ')?;
+    let level = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].into_iter().find(|l| *l == level)?;
+    let fields = message.split(' ').filter_map(|word| word.split_once('='));
+    let fields = fields.map(|(name, value)| (name.to_owned(), value.trim_matches('"').into()));
+    let head = [("level".to_owned(), level.into()), ("message".to_owned(), message.into())];
+    Some(Value::Object(fields.chain(head).collect()))
 }
 
 /// A log line whose message begins so.

@@ -10,6 +10,7 @@ mod verdict;
 use std::time::Instant;
 
 use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
 use delivery_worker::sandbox::journal::{AckAnswer, Endpoint, Event, Log};
 use delivery_worker::sandbox::{Fault, Faults};
 use rustix::process::Signal;
@@ -100,6 +101,28 @@ fn withdraw(stage: &Stage, cast: &Cast) -> Vec<Withdrawal> {
     withdrawn
 }
 
+/// The users withdraw what is being waited for: mails that the provider has put off for a second. Whoever
+/// does not look at pages sends them then.
+async fn withdraw_what_waits(stage: &Stage, cast: &Cast) -> Vec<Withdrawal> {
+    let accepted = verdict::accepted(&stage.journal.log());
+    let last_week = cast.parts.iter().filter(|part| part.fate == Fate::Arrives && part.id.ends_with("-4"));
+    let mails =
+        last_week.map(|part| &part.id).filter(|id| id.starts_with("mail-") && !accepted.contains(*id));
+    let waiting: Vec<String> = mails.take(4).cloned().collect();
+    for id in &waiting {
+        let later = Fault::answer((StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")]));
+        stage.resend.faults().add(later.on(id));
+    }
+    let is_put_off = |event: &Event, id: &String| matches!(event, Event::Faulted { endpoint: Endpoint::Mail, target, fault, .. } if target == id && fault == "answer 503");
+    let all =
+        |log: &Log| waiting.iter().all(|id| log.entries().iter().any(|entry| is_put_off(&entry.event, id)));
+    stage.until("mails put off", all).await;
+    waiting.iter().for_each(|id| stage.seam.withdraw(id));
+    let since = stage.journal.log().entries().len();
+    stage.more_pages(20, "email").await;
+    waiting.into_iter().map(|id| Withdrawal { id, channel: "email", since }).collect()
+}
+
 /// Whether only what no build of this version can end is listed.
 fn all_have_ended(stage: &Stage, cast: &Cast) -> bool {
     let is_listed =
@@ -140,6 +163,7 @@ async fn killed_ten_times_in_a_storm_of_faults_it_sends_every_message_once_in_or
     if let Some(Kill { over, .. }) = kills.last_mut() {
         *over = stage.journal.log().entries().len();
     }
+    withdrawals.extend(withdraw_what_waits(&stage, &cast).await);
     stage.until("the end of each", |_| all_have_ended(&stage, &cast)).await;
     last.signal(Signal::TERM);
     assert_eq!(last.exit().await, Some(0));
