@@ -3,6 +3,7 @@
 
 mod debug;
 mod panics;
+mod seam;
 mod start;
 
 use axum::Json;
