@@ -18,8 +18,9 @@ demo: ## Show the whole thing: an outbox, the worker, and the inbox that fills.
 build: ## Build the release binary, target/release/delivery-worker.
 	$(CARGO) build --locked --release
 
-test: ## Run the tests.
-	$(CARGO) test --locked
+# What is installed is what is tested: tests/it starts the binary that is named to it.
+test: build ## Run the tests, those of the whole program with the release binary.
+	WORKER_UNDER_TEST="$(CURDIR)/target/release/delivery-worker" $(CARGO) test --locked
 
 test-all: test test-unit ## Run the tests and those that need more programs (installed where root runs this).
 

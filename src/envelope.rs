@@ -113,8 +113,9 @@ impl fmt::Display for TemplateName {
     }
 }
 
-/// One message to one recipient on one channel, already assembled and consented, never rendered.
-#[derive(Debug, Clone)]
+/// One message to one recipient on one channel, already assembled and consented, never rendered. `Debug`
+/// shows what logs show of it.
+#[derive(Clone)]
 pub struct Envelope {
     /// The idempotency key of everything.
     pub id: EnvelopeId,
@@ -136,6 +137,13 @@ pub struct Envelope {
     pub expires_at: Option<DateTime<Utc>>,
     /// When the app wrote it.
     pub created_at: DateTime<Utc>,
+}
+
+impl fmt::Debug for Envelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Envelope { id, channel, template, .. } = self;
+        write!(f, "Envelope({id} of {channel} by {template}, …)")
+    }
 }
 
 /// The part of `consent_snapshot` that rendering uses.

@@ -103,6 +103,7 @@ impl From<anyhow::Error> for Failure {
 
 /// Runs the command of `arguments`, the program's name first.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    logs::guard_panics();
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(asked_or_wrong) => {

@@ -5,7 +5,7 @@
 
 use std::any::Any;
 use std::fmt::{self, Display};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::panic::PanicHookInfo;
 
 use tracing::level_filters::LevelFilter;
@@ -74,16 +74,20 @@ impl Filter {
     }
 }
 
-/// Starts logging for the whole process, panics included.
+/// From now on a panic is told like everything else: in the log, or on stderr while there is none. The
+/// standard hook would print its message, whatever that quotes: this is for before anything is read.
+pub fn guard_panics() {
+    std::panic::set_hook(Box::new(tell_panic));
+}
+
+/// Starts logging for the whole process.
 ///
 /// # Errors
 /// Logging has been started before.
 pub fn start(settings: &Settings) -> Result<(), AlreadyStarted> {
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let subscriber = subscriber(settings, ansi, std::io::stderr);
-    tracing::subscriber::set_global_default(subscriber).map_err(|_| AlreadyStarted)?;
-    std::panic::set_hook(Box::new(log_panic));
-    Ok(())
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| AlreadyStarted)
 }
 
 /// Logging can be started once in a process.
@@ -119,9 +123,14 @@ fn may_be_shown(metadata: &Metadata<'_>) -> bool {
     ours || *metadata.level() <= LevelFilter::WARN
 }
 
-fn log_panic(info: &PanicHookInfo<'_>) {
-    let at = info.location().map(ToString::to_string);
-    tracing::error!(at, "panic: {}", message(info.payload()));
+fn tell_panic(info: &PanicHookInfo<'_>) {
+    let (at, message) = (info.location().map(ToString::to_string), message(info.payload()));
+    if tracing::dispatcher::has_been_set() {
+        tracing::error!(at, "panic: {message}");
+    } else {
+        // A closed stderr leaves nobody to tell.
+        writeln!(std::io::stderr(), "panic at {}: {message}", at.unwrap_or_default()).ok();
+    }
 }
 
 /// What may be shown of a panic: a literal message. One that was put together may quote data.

@@ -7,7 +7,6 @@
 mod acks;
 mod architecture;
 mod cases;
-mod chaos;
 mod cli;
 mod draining;
 mod happy;
@@ -21,3 +20,4 @@ mod privacy;
 mod reload;
 mod sameness;
 mod stopping;
+mod torture;

@@ -28,8 +28,7 @@ const CONCURRENT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Message ids are UUIDs; what is longer is none and is not kept.
 const PROVIDER_ID_MAX: usize = 64;
 
-/// A whole answer, its body already capped.
-#[derive(Debug)]
+/// A whole answer, its body already capped. It may quote the mail, so it has no `Debug`.
 pub(super) struct Answer<'a> {
     /// Its status.
     pub(super) status: StatusCode,

@@ -44,7 +44,6 @@ pub(super) struct Letter<'a> {
 }
 
 /// The client of Resend's `/emails`.
-#[derive(Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
     emails: Url,

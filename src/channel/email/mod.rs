@@ -4,6 +4,7 @@
 //! mail is put to Resend is `client`'s, what its answers mean `classify`'s. It must not know leases,
 //! retries or the seam.
 
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,8 +34,7 @@ pub(super) const NAME: &str = "email";
 /// Resend remembers an Idempotency-Key for 24 hours; the last is left for clocks and queues in between.
 const KEY_PROTECTS: Duration = Duration::from_secs(23 * 3600);
 
-/// What the operator sets for email.
-#[derive(Debug)]
+/// What the operator sets for email. `Debug` shows no address.
 pub struct Settings {
     /// RESEND_API_KEY.
     pub api_key: SecretString,
@@ -48,8 +48,14 @@ pub struct Settings {
     pub rate: Rate,
 }
 
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Settings { base_url, rate, .. } = self;
+        write!(f, "Settings({base_url}, {rate:?}, …)")
+    }
+}
+
 /// The email channel.
-#[derive(Debug)]
 pub struct EmailChannel {
     client: Client,
     rate: Rate,

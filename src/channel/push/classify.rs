@@ -4,6 +4,7 @@
 //! differs). Pure, and total: an answer that nobody has seen yet must never eat the queue, and only
 //! "gone" ends anyone's consent. It must not know a request or a retry.
 
+use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -26,8 +27,9 @@ const CREDENTIAL_WORDS: [&str; 2] = ["UnauthorizedRegistration", "VapidPkHashMis
 /// How Windows says that it has no quarrel with the subscription, but with the sender.
 const DOMAIN_BLOCKED: &str = "domain blocked";
 
-/// An answer, as far as its meaning depends on it.
-#[derive(Debug, Clone)]
+/// An answer, as far as its meaning depends on it. It may quote the subscription: `Debug` shows its status
+/// alone.
+#[derive(Clone)]
 pub(super) struct Answer {
     /// The status code.
     pub(super) status: StatusCode,
@@ -37,6 +39,12 @@ pub(super) struct Answer {
     pub(super) headers: HeaderMap,
     /// The start of the body; empty if it could not be read.
     pub(super) body: Vec<u8>,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Answer({}, …)", self.status.as_u16())
+    }
 }
 
 impl Answer {
@@ -359,6 +367,27 @@ mod tests {
             (answer(201, &[("location", OTHER)], OTHER), ""),
         ] {
             assert_eq!(read(OTHER, &answer).detail.as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn no_row_tells_what_is_private_however_the_service_quotes_it() {
+        let receiver = Receiver::rfc8291().subscription(FCM);
+        let keys = ["p256dh", "auth"].map(|key| receiver["keys"][key].as_str().unwrap().to_owned());
+        let quote = format!("cAfeBabe01 CAFEBABE01 at {FCM}: {}", keys.join(" "));
+        let rows = EVERY_SERVICE.iter().map(|(status, ..)| (FCM, *status));
+        for (endpoint, status) in
+            rows.chain(SOME_SERVICES.iter().map(|(endpoint, status, ..)| (*endpoint, *status)))
+        {
+            let json = serde_json::json!({"reason": quote, "error": {"message": quote}}).to_string();
+            for body in [&quote, &json] {
+                let headers = [("x-wns-error-description", quote.as_str()), ("location", FCM)];
+                let answer = Answer { reason: Some(quote.clone()), ..answer(status, &headers, body) };
+                let (attempt, subscription) = (read(endpoint, &answer), subscription(endpoint));
+                let told = format!("{answer:?} {attempt:?} {subscription:?}").to_lowercase();
+                let private = keys.iter().map(|key| key.to_lowercase()).chain(["cafebabe01".to_owned()]);
+                private.for_each(|word| assert!(!told.contains(&word), "{endpoint} {status}: {told}"));
+            }
         }
     }
 

@@ -139,13 +139,15 @@ impl Endpoint {
     }
 
     /// What of the endpoint must not be quoted from an answer: all of it, its path and query, each longer
-    /// segment, and the host where it is not a known service's.
+    /// segment or value (Windows' capability is the query's `token`), and the host where it is not a known
+    /// service's.
     pub(super) fn private_parts(&self) -> Vec<&str> {
         /// Shorter segments (`wpush`, `v2`, `send`) are words, not capabilities.
         const LONGEST_WORD: usize = 5;
         let host = self.url.host_str().filter(|_| !self.service.is_known());
         let path = self.url.path();
-        let segments = path.split('/').filter(|segment| segment.len() > LONGEST_WORD);
+        let values = self.url.query().unwrap_or_default().split(['&', '=']);
+        let segments = path.split('/').chain(values).filter(|segment| segment.len() > LONGEST_WORD);
         let whole = Some(path).filter(|path| path.len() > 1);
         [Some(self.url.as_str()), whole, self.url.query(), host]
             .into_iter()

@@ -3,15 +3,24 @@
 //! Owns the rules by which [`VapidSubject`] is taken. They are Apple's, the strictest: what it refuses is
 //! found here, at the start, and not as a 403 on every iPhone. It must not know where the text comes from.
 
+use std::fmt;
+
 use url::{Host, Url};
 
 /// Top-level domains that nobody can be reached at (RFC 2606, 6761, 6762, 9476; ICANN for `internal`).
 const RESERVED: [&str; 10] =
     ["test", "example", "invalid", "localhost", "local", "localdomain", "internal", "lan", "onion", "alt"];
 
-/// A `mailto:` or `https:` URL that every push service takes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A `mailto:` or `https:` URL that every push service takes. It may be somebody's address: `Debug` hides
+/// it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct VapidSubject(String);
+
+impl fmt::Debug for VapidSubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("VapidSubject(…)")
+    }
+}
 
 /// Why a text is no VAPID subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

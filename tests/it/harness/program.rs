@@ -4,6 +4,7 @@
 //! test can wait for a line, and are shown when the test fails.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::process::Stdio;
 
 use delivery_worker::http::{BODY_CAP, client_builder, read_capped};
@@ -27,7 +28,7 @@ pub(crate) struct Program {
 impl Program {
     /// Starts the binary with `env` and nothing else of this process's environment.
     pub(crate) fn start(arguments: &[&str], env: &BTreeMap<String, String>) -> Program {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_delivery-worker"))
+        let mut child = Command::new(binary())
             .args(arguments)
             .env_clear()
             .envs(env)
@@ -138,6 +139,13 @@ impl Drop for Program {
     }
 }
 
+/// The binary that all of these tests are about: the one that WORKER_UNDER_TEST names (`make test` names
+/// the release binary, so that what is installed is what was tested), else the one that cargo has just built.
+fn binary() -> OsString {
+    let named = std::env::var_os("WORKER_UNDER_TEST").filter(|path| !path.is_empty());
+    named.unwrap_or_else(|| env!("CARGO_BIN_EXE_delivery-worker").into())
+}
+
 fn read(stream: impl AsyncRead + Unpin + Send + 'static, to: watch::Sender<Vec<String>>) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut lines = BufReader::new(stream).lines();
@@ -148,7 +156,18 @@ fn read(stream: impl AsyncRead + Unpin + Send + 'static, to: watch::Sender<Vec<S
 }
 
 fn log(lines: &[String]) -> impl Iterator<Item = Value> {
-    lines.iter().filter_map(|line| serde_json::from_str(line).ok())
+    lines.iter().filter_map(|line| serde_json::from_str(line).ok().or_else(|| of_text(line)))
+}
+
+/// A line of the text format: time, level, message, and fields that are taken for words without spaces.
+fn of_text(line: &str) -> Option<Value> {
+    let (_, line) = line.split_once(' ')?;
+    let (level, message) = line.trim_start().split_once(' ')?;
+    let level = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].into_iter().find(|l| *l == level)?;
+    let fields = message.split(' ').filter_map(|word| word.split_once('='));
+    let fields = fields.map(|(name, value)| (name.to_owned(), value.trim_matches('"').into()));
+    let head = [("level".to_owned(), level.into()), ("message".to_owned(), message.into())];
+    Some(Value::Object(fields.chain(head).collect()))
 }
 
 /// A log line whose message begins so.

@@ -49,6 +49,28 @@ fn each_error_means_what_the_table_says() {
 
 /// Case 15: `error code: 1010` as plain text.
 #[test]
+fn no_row_tells_what_is_private_however_the_message_quotes_it() {
+    let quote =
+        "ANN@example.test with re_s3cret from Digest <digest@news.test>, see https://x.test/?k=re_s3cret";
+    let statuses = TABLE.iter().map(|(status, name, ..)| (*status, *name));
+    for (status, name) in statuses.chain(NO_JSON.iter().map(|(status, ..)| (*status, ""))) {
+        let quoting = [
+            error(status, name, quote),
+            error(status, &format!("{name} {quote}"), quote),
+            answer(status, &[("location", quote)], quote.as_bytes()),
+            answer(status, &[], json!({"name": name, "detail": quote}).to_string().as_bytes()),
+        ];
+        for attempt in quoting {
+            let told = format!("{attempt:?}").to_lowercase();
+            assert!(
+                !["ann@", "s3cret", "news.test"].iter().any(|word| told.contains(word)),
+                "{status}: {told}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_body_that_is_no_json_is_judged_by_its_status() {
     for (status, outcome, cause) in NO_JSON {
         let attempt = answer(*status, &[], b"error code: 1010");

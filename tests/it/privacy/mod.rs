@@ -1,6 +1,11 @@
 //! No secret, address, endpoint or payload leaves the worker but for where it belongs: not in a log at
 //! any level, not in a metric, a readiness reason or an ack's detail, whatever goes wrong.
 
+mod debug;
+mod panics;
+mod seam;
+mod start;
+
 use axum::Json;
 use axum::http::StatusCode;
 use delivery_worker::sandbox::examples::{Example, digest, nudge};
@@ -137,12 +142,21 @@ async fn nothing_is_told(stage: Stage) {
     }
 }
 
-#[tokio::test]
-async fn nothing_private_is_told_in_json_whatever_goes_wrong() {
+async fn stage() -> Stage {
     let options = Options {
         token: Some(format!("t0ken-{MARK}")),
         resend_api_key: format!("re_{MARK}_key"),
         ..Options::default()
     };
-    nothing_is_told(Stage::with_options(options).await).await;
+    Stage::with_options(options).await
+}
+
+#[tokio::test]
+async fn nothing_private_is_told_in_json_whatever_goes_wrong() {
+    nothing_is_told(stage().await).await;
+}
+
+#[tokio::test]
+async fn nothing_private_is_told_in_text_whatever_goes_wrong() {
+    nothing_is_told(stage().await.with("DELIVERY_LOG_FORMAT", "text")).await;
 }
