@@ -148,7 +148,7 @@ impl Policy {
     }
 
     fn note(&self, history: &mut History, attempt: &Attempt, facts: Circumstances) {
-        let passed_before = *history.passed_at_first_failure.get_or_insert(facts.passed);
+        let passed_before = history.passed_at_last_failure.replace(facts.passed).unwrap_or(facts.passed);
         let costs = match attempt.cause.cost() {
             Cost::Always => true,
             Cost::IfOthersPass => facts.passed > passed_before,
@@ -212,9 +212,11 @@ fn within_life(
         return Some(wait);
     }
     let latest = left.checked_sub(LAST_TRY_AHEAD)?;
-    if history.last_try || asked > latest {
+    // A probe may have come in before the last try, and does not stand for it.
+    let over = history.last_try.is_some_and(|last| last <= facts.at.now.mono);
+    if over || asked > latest {
         return None;
     }
-    history.last_try = true;
+    history.last_try = Some(facts.at.now.mono + latest);
     Some(latest)
 }

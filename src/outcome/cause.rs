@@ -100,7 +100,7 @@ pub enum Cause {
 pub enum Cost {
     /// Each time.
     Always,
-    /// Only if something else has passed the gate since this envelope's first failure.
+    /// Only if something else has passed the gate since this envelope's last failure.
     IfOthersPass,
     /// Only once the gate has let something through since the start.
     OnceAccepted,
