@@ -37,12 +37,11 @@ impl Figures {
         Figures { histories: 0, virtual_time: Duration::ZERO, faults, steps, broken: None }
     }
 
-    fn add(&mut self, seed: u64, played: &Played) {
+    fn add(&mut self, seed: u64, played: &Played, broken: Vec<Broken>) {
         self.histories += 1;
         self.virtual_time += played.ended;
         self.faults.merge(&played.faults);
         self.steps.merge(&played.steps);
-        let broken = judge(played);
         if !broken.is_empty() && self.broken.as_ref().is_none_or(|(first, _)| seed < *first) {
             self.broken = Some((seed, broken));
         }
@@ -75,7 +74,8 @@ fn storm(seeds: std::ops::Range<u64>) -> Figures {
                         return;
                     }
                     let played = played(seed);
-                    figures.lock().unwrap().add(seed, &played);
+                    let broken = judge(&played);
+                    figures.lock().unwrap().add(seed, &played, broken);
                 }
             });
         }
