@@ -26,8 +26,8 @@ pub struct History {
     pub refused: bool,
     /// Whether the last attempt went wrong in this worker: the provider was not asked.
     pub stumbled: bool,
-    /// Whether the one last try before `expires_at` has been given.
-    pub last_try: bool,
+    /// When the one last try before `expires_at` begins, once it has been given.
+    pub last_try: Option<Instant>,
     /// Whether the last attempt was a pause of its destination that only time can end.
     pub paused: bool,
     /// Whether its destination refused the last attempt: others go first.

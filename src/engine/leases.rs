@@ -9,10 +9,12 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
+use lru::LruCache;
 
 use super::history::History;
 use crate::channel::{Destination, GateId, Route};
@@ -24,6 +26,10 @@ mod page;
 mod tests;
 
 pub use page::{Applied, Coverage, Listing};
+
+/// Envelopes that were left out by a page and may come back, of which an attempt has told nothing: more than
+/// a day without an answer can bring.
+const LEFT_OUT: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// The table's own name of a lease; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,6 +106,9 @@ pub struct Leases {
     offered: BTreeMap<GateId, BTreeSet<(Place, Key)>>,
     waiting: BTreeSet<(Instant, Key)>,
     not_due: BTreeSet<(DateTime<Utc>, Key)>,
+    /// What was tried with envelopes that are gone and may have arrived: should one be listed again, its
+    /// provider's key still protects it from when it did.
+    left_out: LruCache<EnvelopeId, History>,
     pages: u64,
     created: u64,
 }
@@ -115,6 +124,7 @@ impl Leases {
             offered: BTreeMap::new(),
             waiting: BTreeSet::new(),
             not_due: BTreeSet::new(),
+            left_out: LruCache::new(LEFT_OUT),
             pages: 0,
             created: 0,
         }
@@ -242,7 +252,7 @@ impl Leases {
     /// its id is returned.
     pub fn wait(&mut self, key: Key, until: Instant) -> Option<EnvelopeId> {
         match self.get(key)?.state {
-            State::Sending { withdrawn: true } => self.remove(key).map(|lease| lease.envelope.id.clone()),
+            State::Sending { withdrawn: true } => self.withdraw(key),
             State::Sending { withdrawn: false } | State::Ready | State::Waiting { .. } => {
                 self.set_state(key, State::Waiting { until });
                 None
@@ -280,6 +290,15 @@ impl Leases {
         if let Some(key) = self.key_of(id) {
             self.remove(key);
         }
+    }
+
+    fn withdraw(&mut self, key: Key) -> Option<EnvelopeId> {
+        let lease = self.remove(key)?;
+        let id = lease.envelope.id.clone();
+        if lease.history.unclear_since.is_some() {
+            self.left_out.put(id.clone(), lease.history);
+        }
+        Some(id)
     }
 
     fn remove(&mut self, key: Key) -> Option<Lease> {

@@ -235,9 +235,11 @@ fn within_life(
         return Some(wait);
     }
     let latest = left.checked_sub(LAST_TRY_AHEAD)?;
-    if history.last_try || asked > latest {
+    // A probe may have come in before the last try, and does not stand for it.
+    let over = history.last_try.is_some_and(|last| last <= facts.at.now.mono);
+    if over || asked > latest {
         return None;
     }
-    history.last_try = true;
+    history.last_try = Some(facts.at.now.mono + latest);
     Some(latest)
 }

@@ -7,6 +7,13 @@ mod pace;
 mod probes;
 mod sequences;
 
+impl Gate {
+    /// Whether it has opened of late and takes more and more.
+    pub(in crate::engine) fn is_ramping(&self) -> bool {
+        self.closed.is_none() && self.ramp.is_some()
+    }
+}
+
 const BASE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(900);
 const EMAIL: Gating = Gating::OneProvider(Rate::Unlimited);

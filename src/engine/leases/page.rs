@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::{Key, Lease, Leases, RecordKey, State};
 use crate::channel::Route;
 use crate::clock::Now;
-use crate::engine::history::History;
 use crate::envelope::{Envelope, EnvelopeId};
 
 /// One element of a page that this lane can send, in the page's order.
@@ -89,12 +88,13 @@ impl Leases {
         }
         self.keys.insert(envelope.id.clone(), key);
         self.lines.entry(record.clone()).or_default().members.push(key);
+        let history = self.left_out.pop(&envelope.id).unwrap_or_default();
         self.leases.insert(
             key,
             Lease {
                 envelope,
                 route,
-                history: History::default(),
+                history,
                 first_listed: now.mono,
                 record: record.clone(),
                 order: self.created,
@@ -121,7 +121,7 @@ impl Leases {
             }
         }
         gone.sort_unstable();
-        gone.into_iter().filter_map(|key| self.remove(key)).map(|lease| lease.envelope.id.clone()).collect()
+        gone.into_iter().filter_map(|key| self.withdraw(key)).collect()
     }
 
     /// The page is the head of the seam's order: what it lists stands as it lists it, behind what it has

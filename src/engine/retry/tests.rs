@@ -122,11 +122,11 @@ fn an_outage_costs_nothing_until_something_else_passes() {
         assert!(is_again(&judge(&mut history, &outage, Circumstances { passed: 5, ..facts(start()) })));
     }
     assert_eq!(history.spent, 0);
-    for passed in 6..13 {
-        assert!(is_again(&judge(&mut history, &outage, Circumstances { passed, ..facts(start()) })));
+    let passed = |n: u64| Circumstances { passed: 5 + n, ..facts(start()) };
+    for n in 1..8 {
+        assert!(is_again(&judge(&mut history, &outage, passed(n))));
     }
-    let passed = Circumstances { passed: 13, ..facts(start()) };
-    assert_eq!(failed(&judge(&mut history, &outage, passed)), Some(Cause::Unavailable));
+    assert_eq!(failed(&judge(&mut history, &outage, passed(8))), Some(Cause::Unavailable));
 }
 
 #[test]
@@ -227,6 +227,21 @@ fn a_wait_past_the_end_becomes_one_last_try_before_it() {
     let later = now.after(wait);
     let end = Circumstances { at: Moment { now: later, random: 0.0 }, ..lives(now, seconds(300)) };
     assert_eq!(failed(&judge(&mut history, &attempt, end)), Some(Cause::ServerError));
+}
+
+#[test]
+fn a_probe_that_comes_in_before_the_last_try_does_not_take_its_place() {
+    let (mut history, now) = (History { tries: 6, ..History::default() }, start());
+    let outage = retry(Cause::Unavailable);
+    assert_eq!(judge(&mut history, &outage, lives(now, seconds(300))), Verdict::Again(seconds(298)));
+    let probed =
+        Circumstances { at: Moment { now: now.after(seconds(30)), random: 0.0 }, ..lives(now, seconds(300)) };
+    assert_eq!(judge(&mut history, &outage, probed), Verdict::Again(seconds(268)));
+    let last = Circumstances {
+        at: Moment { now: now.after(seconds(298)), random: 0.0 },
+        ..lives(now, seconds(300))
+    };
+    assert_eq!(failed(&judge(&mut history, &outage, last)), Some(Cause::Unavailable));
 }
 
 #[test]
@@ -369,11 +384,11 @@ proptest! {
         let mut last_tries = 0;
         for attempt in causes.into_iter().filter(|attempt| !is_pause(attempt)) {
             let facts = Circumstances { at: Moment { now, random }, expires_at, ..facts(now) };
-            let had = history.last_try;
+            let had = history.last_try.is_some();
             let Verdict::Again(wait) = judge(&mut history, &attempt, facts) else { return Ok(()) };
-            last_tries += u32::from(history.last_try && !had);
+            last_tries += u32::from(history.last_try.is_some() && !had);
             let unbounded = spread(policy().schedule.after(history.tries), random);
-            prop_assert!(wait >= unbounded || (history.last_try && !had), "only the last try comes early");
+            prop_assert!(wait >= unbounded || (history.last_try.is_some() && !had), "only the last try comes early");
             now = now.after(wait);
         }
         prop_assert!(last_tries <= 1);

@@ -13,11 +13,15 @@ use crate::channel::{Attempt, Channel, Delivery, Destination, GateId, Gating, Pa
 use crate::envelope::{ChannelName, Envelope};
 use crate::outcome::{Cause, Detail, Outcome, Refusal, Scope};
 
+/// A provider knows a key again for so long after it first took a message with it.
+const KEY_LIFE: Duration = Duration::from_secs(24 * 3600);
+
 /// How an attempt goes.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     after: Duration,
     ending: Ending,
+    takes: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -33,7 +37,17 @@ impl Answer {
     }
 
     pub(super) fn exactly(attempt: Attempt) -> Answer {
-        Answer { after: Duration::ZERO, ending: Ending::Attempt(Box::new(attempt)) }
+        let takes = matches!(attempt.outcome, Outcome::Delivered { .. });
+        Answer { takes, ..Answer::ending(Ending::Attempt(Box::new(attempt))) }
+    }
+
+    fn ending(ending: Ending) -> Answer {
+        Answer { after: Duration::ZERO, ending, takes: false }
+    }
+
+    /// The same, but the provider takes the message whatever it answers.
+    pub(super) fn though_taken(self) -> Answer {
+        Answer { takes: true, ..self }
     }
 
     /// The same, but so much later.
@@ -115,11 +129,16 @@ impl Answer {
 
     /// Nothing until it is released, then accepted.
     pub(super) fn hang() -> Answer {
-        Answer { after: Duration::ZERO, ending: Ending::Hang }
+        Answer::ending(Ending::Hang).though_taken()
+    }
+
+    /// Whether the provider has looked at the message itself to say so.
+    fn is_about_the_message(&self) -> bool {
+        matches!(&self.ending, Ending::Attempt(a) if a.outcome == Outcome::Failed)
     }
 
     pub(super) fn panic() -> Answer {
-        Answer { after: Duration::ZERO, ending: Ending::Panic }
+        Answer::ending(Ending::Panic)
     }
 }
 
@@ -132,6 +151,8 @@ pub(super) struct Try {
     pub(super) began: Duration,
     /// When and how it ended; `None` while it is on its way, or for ever if it panicked or was cut.
     pub(super) ended: Option<(Duration, Attempt)>,
+    /// When the provider took a message that it did not have yet.
+    pub(super) taken: Option<Duration>,
 }
 
 impl Try {
@@ -158,6 +179,10 @@ struct State {
     always: HashMap<String, Answer>,
     released: HashSet<String>,
     tries: Vec<Try>,
+    numbers: HashMap<String, usize>,
+    /// When each message was first taken: the provider knows its key for a day from then.
+    keys: HashMap<String, Duration>,
+    sending: usize,
 }
 
 /// The channel of one lane.
@@ -190,6 +215,9 @@ impl Carrier {
             always: HashMap::new(),
             released: HashSet::new(),
             tries: Vec::new(),
+            numbers: HashMap::new(),
+            keys: HashMap::new(),
+            sending: 0,
         };
         Carrier { name, gating, clock, changed, release: Notify::new(), state: Mutex::new(state) }
     }
@@ -239,6 +267,11 @@ impl Carrier {
         self.state().tries.iter().filter(|t| (from..to).contains(&t.began)).count()
     }
 
+    /// Whether an attempt is on its way.
+    pub(super) fn is_sending(&self) -> bool {
+        self.state().sending > 0
+    }
+
     /// The ids that were accepted, in the order in which their attempts began.
     pub(super) fn accepted(&self) -> Vec<String> {
         self.state().tries.iter().filter(|t| t.is_accepted()).map(|t| t.id.clone()).collect()
@@ -249,12 +282,16 @@ impl Carrier {
         let state = &mut *guard;
         let id = envelope.id.as_str();
         let began = self.clock.elapsed();
-        let number = state.tries.iter().filter(|t| t.id == id).count() + 1;
+        let number = *state.numbers.entry(id.to_owned()).and_modify(|n| *n += 1).or_insert(1);
         let template = envelope.template.as_str().to_owned();
-        state.tries.push(Try { id: id.to_owned(), gate, template, began, ended: None });
+        state.tries.push(Try { id: id.to_owned(), gate, template, began, ended: None, taken: None });
+        state.sending += 1;
         let next = state.next.get_mut(id).and_then(VecDeque::pop_front);
         let answer = next.or_else(|| state.always.get(id).cloned());
-        let answer = answer.unwrap_or_else(|| (state.rule)(&Call { id, gate, number, at: began }));
+        let mut answer = answer.unwrap_or_else(|| (state.rule)(&Call { id, gate, number, at: began }));
+        if self.has_keys() && state.knows(id, began) && answer.is_about_the_message() {
+            answer = Answer::accepted().after(answer.after);
+        }
         (state.tries.len() - 1, answer)
     }
 
@@ -268,10 +305,47 @@ impl Carrier {
         }
     }
 
-    fn end(&self, index: usize, attempt: Attempt) -> Attempt {
-        self.state().tries[index].ended = Some((self.clock.elapsed(), attempt.clone()));
-        self.changed.notify_waiters();
+    /// A provider with keys answers a key that it knows as it did first, and has no second message.
+    fn has_keys(&self) -> bool {
+        matches!(self.gating, Gating::OneProvider(_))
+    }
+}
+
+impl State {
+    fn knows(&self, key: &str, now: Duration) -> bool {
+        self.keys.get(key).is_some_and(|first| now < *first + KEY_LIFE)
+    }
+}
+
+/// One exchange with the provider. What it takes it takes even where nobody waits for its answer any more.
+struct Exchange<'a> {
+    carrier: &'a Carrier,
+    index: usize,
+    takes: bool,
+    ended: Option<Attempt>,
+}
+
+impl Exchange<'_> {
+    fn end(mut self, attempt: Attempt) -> Attempt {
+        self.ended = Some(attempt.clone());
         attempt
+    }
+}
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        let now = self.carrier.clock.elapsed();
+        let mut guard = self.carrier.state();
+        let state = &mut *guard;
+        state.sending -= 1;
+        let this = &mut state.tries[self.index];
+        this.ended = self.ended.take().map(|attempt| (now, attempt));
+        let id = this.id.clone();
+        if self.takes && !(self.carrier.has_keys() && state.knows(&id, now)) {
+            state.tries[self.index].taken = Some(now);
+            state.keys.insert(id, now);
+        }
+        self.carrier.changed.notify_waiters();
     }
 }
 
@@ -309,18 +383,19 @@ impl Channel for Carrier {
         let envelope = &delivery.envelope;
         let gate = self.route(envelope).unwrap().gate.label();
         let (index, answer) = self.begin(envelope, gate);
+        let exchange = Exchange { carrier: self, index, takes: answer.takes, ended: None };
         self.changed.notify_waiters();
         if !answer.after.is_zero() {
             tokio::time::sleep(answer.after).await;
         }
         match answer.ending {
-            Ending::Attempt(attempt) => self.end(index, *attempt),
+            Ending::Attempt(attempt) => exchange.end(*attempt),
             // Not `panic!`: what is wanted needs no message.
             Ending::Panic => std::panic::resume_unwind(Box::new("wanted")),
             Ending::Hang => {
                 self.released(envelope.id.as_str()).await;
                 let accepted = Outcome::Delivered { provider_id: None };
-                self.end(index, Attempt::answered(accepted, Cause::Accepted, Detail::default()))
+                exchange.end(Attempt::answered(accepted, Cause::Accepted, Detail::default()))
             }
         }
     }

@@ -124,6 +124,26 @@ async fn an_envelope_that_alone_times_out_fails_while_others_pass() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unclear_envelope_that_is_left_out_and_listed_again_is_no_second_mail_either() {
+    let world = Setup::email(2).slow_polls().start(|w| {
+        let mut down = until_then_well(hours(25), Answer::connection_refused());
+        w.carrier().rule(move |call| match call.number {
+            1 => Answer::timeout().though_taken(),
+            _ => down(call),
+        });
+        w.outbox.add(mail("a"));
+    });
+    world.pass(hours(1)).await;
+    world.outbox.withdraw("a");
+    world.pass(secs(120)).await;
+    assert_eq!(world.leases(LeaseState::Waiting), 0, "it is gone");
+    world.outbox.restore("a");
+    assert_eq!(world.until_acked("a").await, AckStatus::Failed);
+    assert!(world.outbox.posts()[0].detail.starts_with("outcome unknown: "));
+    assert_eq!(world.carrier().tries().iter().filter(|t| t.taken.is_some()).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outcome_that_stays_unknown_for_23_hours_ends_as_failed_and_not_as_a_second_mail() {
     let world = Setup::email(2).slow_polls().start(|w| {
         w.carrier().all(Answer::timeout());

@@ -85,7 +85,22 @@ pub(super) enum Fault {
     Hang,
     /// The outbox says that it does not know the id (acks alone).
     Unknown,
+    /// The page is as it was so much earlier (pages alone).
+    Stale(Duration),
+    /// The page lists each element twice (pages alone).
+    Doubled,
 }
+
+/// What the seam is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asked<'a> {
+    /// A page.
+    Page,
+    /// To store a status of this envelope.
+    Ack(&'a str),
+}
+
+type Weather = Box<dyn FnMut(Asked<'_>, Duration) -> Fault + Send>;
 
 /// A request for a page, as the seam saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +109,10 @@ pub(super) struct Poll {
     pub(super) channel: String,
     pub(super) limit: u16,
     pub(super) listed: usize,
+    /// Where what it lists stands in the outbox.
+    pub(super) places: Vec<usize>,
+    /// When the page got through, if it did.
+    pub(super) answered: Option<Duration>,
 }
 
 /// An ack, as the seam saw it.
@@ -103,6 +122,8 @@ pub(super) struct Post {
     pub(super) id: String,
     pub(super) status: AckStatus,
     pub(super) detail: String,
+    /// When and what the worker was answered, if it was.
+    pub(super) answered: Option<(Duration, Result<Acked, SeamError>)>,
 }
 
 #[derive(Debug)]
@@ -110,14 +131,14 @@ struct Entry {
     channel: String,
     element: Element,
     expires: Option<DateTime<Utc>>,
-    status: Option<AckStatus>,
+    added: Duration,
+    status: Option<(Duration, AckStatus)>,
 }
 
-#[derive(Debug)]
 struct State {
     entries: Vec<Entry>,
     places: HashMap<String, usize>,
-    withdrawn: HashSet<String>,
+    withdrawn: HashMap<String, Duration>,
     sticky: HashSet<String>,
     polls: Vec<Poll>,
     posts: Vec<Post>,
@@ -126,11 +147,12 @@ struct State {
     ack_faults: HashMap<String, VecDeque<Fault>>,
     ack_fault_of: HashMap<String, Fault>,
     ack_fault: Fault,
+    weather: Option<Weather>,
+    acking: usize,
     date: Option<TimeDelta>,
 }
 
 /// The outbox of one world.
-#[derive(Debug)]
 pub(super) struct Outbox {
     clock: Arc<TestClock>,
     changed: Arc<Notify>,
@@ -142,7 +164,7 @@ impl Outbox {
         let state = State {
             entries: Vec::new(),
             places: HashMap::new(),
-            withdrawn: HashSet::new(),
+            withdrawn: HashMap::new(),
             sticky: HashSet::new(),
             polls: Vec::new(),
             posts: Vec::new(),
@@ -151,6 +173,8 @@ impl Outbox {
             ack_faults: HashMap::new(),
             ack_fault_of: HashMap::new(),
             ack_fault: Fault::None,
+            weather: None,
+            acking: 0,
             date: Some(TimeDelta::zero()),
         };
         Outbox { clock, changed, state: Mutex::new(state) }
@@ -179,17 +203,19 @@ impl Outbox {
 
     fn insert(&self, channel: &str, json: &Value, expires: Option<DateTime<Utc>>) {
         let element = Element::new(json.to_string());
+        let added = self.clock.elapsed();
         let mut state = self.state();
         let place = state.entries.len();
         if let Some(id) = element.id() {
             state.places.entry(id.as_str().to_owned()).or_insert(place);
         }
-        state.entries.push(Entry { channel: channel.to_owned(), element, expires, status: None });
+        state.entries.push(Entry { channel: channel.to_owned(), element, expires, added, status: None });
     }
 
     /// The reader unsubscribes: the envelope is not listed any more.
     pub(super) fn withdraw(&self, id: &str) {
-        self.state().withdrawn.insert(id.to_owned());
+        let at = self.clock.elapsed();
+        self.state().withdrawn.entry(id.to_owned()).or_insert(at);
     }
 
     /// The reader subscribes again.
@@ -204,9 +230,10 @@ impl Outbox {
 
     /// Another worker has acked it.
     pub(super) fn store(&self, id: &str, status: AckStatus) {
+        let at = self.clock.elapsed();
         let mut state = self.state();
         let place = state.places[id];
-        state.entries[place].status = Some(status);
+        state.entries[place].status = Some((at, status));
     }
 
     /// What goes wrong with the next polls, one each.
@@ -234,6 +261,11 @@ impl Outbox {
         self.state().ack_fault = fault;
     }
 
+    /// What goes wrong with every request that nothing else is said about.
+    pub(super) fn weather(&self, weather: impl FnMut(Asked<'_>, Duration) -> Fault + Send + 'static) {
+        self.state().weather = Some(Box::new(weather));
+    }
+
     /// The Date header, by so many seconds off the true time; `None`: there is none.
     pub(super) fn date_off_by(&self, seconds: Option<i64>) {
         self.state().date = seconds.map(TimeDelta::seconds);
@@ -242,7 +274,28 @@ impl Outbox {
     /// The status that is stored.
     pub(super) fn status(&self, id: &str) -> Option<AckStatus> {
         let state = self.state();
-        state.places.get(id).and_then(|place| state.entries[*place].status)
+        state.places.get(id).and_then(|place| state.entries[*place].status).map(|(_, status)| status)
+    }
+
+    /// When a status was stored.
+    pub(super) fn stored_at(&self, id: &str) -> Option<Duration> {
+        let state = self.state();
+        state.places.get(id).and_then(|place| state.entries[*place].status).map(|(at, _)| at)
+    }
+
+    /// Whether anything of this id was ever written.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.state().places.contains_key(id)
+    }
+
+    /// Where the envelope stands in the seam's order.
+    pub(super) fn place(&self, id: &str) -> usize {
+        self.state().places[id]
+    }
+
+    /// Whether an ack is on its way.
+    pub(super) fn is_acking(&self) -> bool {
+        self.state().acking > 0
     }
 
     /// Whether its end has come, so that it is listed no more.
@@ -254,7 +307,7 @@ impl Outbox {
 
     /// How many have this status.
     pub(super) fn count(&self, status: AckStatus) -> usize {
-        self.state().entries.iter().filter(|entry| entry.status == Some(status)).count()
+        self.state().entries.iter().filter(|entry| entry.status.is_some_and(|(_, s)| s == status)).count()
     }
 
     /// Every request for a page so far.
@@ -277,31 +330,40 @@ impl Outbox {
         self.state().posts.iter().filter(|post| post.id == id).cloned().collect()
     }
 
-    fn page(&self, channel: &ChannelName, limit: u16) -> (Page, Fault) {
-        let (at, now) = (self.clock.elapsed(), self.clock.truth(self.clock.elapsed()));
+    fn page(&self, channel: &ChannelName, limit: u16) -> (Page, Fault, usize) {
+        let at = self.clock.elapsed();
         let mut state = self.state();
-        let elements: Vec<Element> =
-            state.pending(channel.as_str(), now).take(usize::from(limit)).cloned().collect();
-        let channel = channel.as_str().to_owned();
-        state.polls.push(Poll { at, channel, limit, listed: elements.len() });
-        let fault = state.poll_faults.pop_front().unwrap_or_else(|| state.poll_fault.clone());
-        (Page { elements, date: state.date.map(|off| now + off) }, fault)
+        let standing = state.poll_fault.clone();
+        let fault = state.poll_faults.pop_front().unwrap_or_else(|| state.drawn(Asked::Page, at, standing));
+        let shown = if let Fault::Stale(lag) = fault { at.saturating_sub(lag) } else { at };
+        let times = if matches!(fault, Fault::Doubled) { 2 } else { 1 };
+        let pending = state.pending(channel.as_str(), shown, self.clock.truth(shown));
+        let places: Vec<usize> =
+            pending.flat_map(|place| std::iter::repeat_n(place, times)).take(usize::from(limit)).collect();
+        let elements = places.iter().map(|place| state.entries[*place].element.clone()).collect();
+        let (channel, listed) = (channel.as_str().to_owned(), places.len());
+        state.polls.push(Poll { at, channel, limit, listed, places, answered: None });
+        let date = state.date.map(|off| self.clock.truth(at) + off);
+        (Page { elements, date }, fault, state.polls.len() - 1)
     }
 
-    fn arriving_ack(&self, id: &str, ack: &Ack) -> Fault {
+    fn arriving_ack(&self, id: &str, ack: &Ack) -> (Fault, usize) {
         let mut state = self.state();
         let (at, detail) = (self.clock.elapsed(), ack.detail.as_str().to_owned());
-        state.posts.push(Post { at, id: id.to_owned(), status: ack.status, detail });
+        state.posts.push(Post { at, id: id.to_owned(), status: ack.status, detail, answered: None });
         let next = state.ack_faults.get_mut(id).and_then(VecDeque::pop_front);
-        let standing = || state.ack_fault_of.get(id).unwrap_or(&state.ack_fault).clone();
-        next.unwrap_or_else(standing)
+        let standing = state.ack_fault_of.get(id).unwrap_or(&state.ack_fault).clone();
+        let fault = next.unwrap_or_else(|| state.drawn(Asked::Ack(id), at, standing));
+        state.acking += 1;
+        (fault, state.posts.len() - 1)
     }
 
     /// The first terminal status wins.
     fn effective(&self, id: &str, status: AckStatus) -> Acked {
+        let at = self.clock.elapsed();
         let mut state = self.state();
         let Some(place) = state.places.get(id).copied() else { return Acked::Unknown };
-        match *state.entries[place].status.get_or_insert(status) {
+        match state.entries[place].status.get_or_insert((at, status)).1 {
             stored if stored == status => Acked::Stored,
             stored => Acked::Differs(stored),
         }
@@ -309,55 +371,81 @@ impl Outbox {
 }
 
 impl State {
-    fn pending<'a>(&'a self, channel: &'a str, now: DateTime<Utc>) -> impl Iterator<Item = &'a Element> {
-        let listed = move |entry: &&Entry| {
+    fn drawn(&mut self, asked: Asked<'_>, at: Duration, standing: Fault) -> Fault {
+        self.weather.as_mut().map_or(standing, |weather| weather(asked, at))
+    }
+
+    /// What was pending on a channel then, by its place.
+    fn pending(&self, channel: &str, then: Duration, truth: DateTime<Utc>) -> impl Iterator<Item = usize> {
+        let listed = move |entry: &Entry| {
             let id = entry.element.id().map_or("", EnvelopeId::as_str);
-            let alive = entry.expires.is_none_or(|at| at > now) && !self.withdrawn.contains(id);
-            entry.channel == channel && alive && (entry.status.is_none() || self.sticky.contains(id))
+            let withdrawn = self.withdrawn.get(id).is_some_and(|at| *at <= then);
+            let alive = entry.added <= then && entry.expires.is_none_or(|at| at > truth) && !withdrawn;
+            let open = entry.status.is_none_or(|(at, _)| at > then) || self.sticky.contains(id);
+            entry.channel == channel && alive && open
         };
-        self.entries.iter().filter(listed).map(|entry| &entry.element)
+        self.entries.iter().enumerate().filter(move |(_, entry)| listed(entry)).map(|(place, _)| place)
+    }
+}
+
+/// An ack on its way: cut short, it is not answered.
+struct Answering<'a> {
+    outbox: &'a Outbox,
+    post: usize,
+}
+
+impl Answering<'_> {
+    fn with(self, answer: Result<Acked, SeamError>) -> Result<Acked, SeamError> {
+        let at = self.outbox.clock.elapsed();
+        self.outbox.state().posts[self.post].answered = Some((at, answer.clone()));
+        answer
+    }
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.outbox.state().acking -= 1;
+        self.outbox.changed.notify_waiters();
     }
 }
 
 #[async_trait]
 impl Seam for Outbox {
     async fn pending(&self, channel: &ChannelName, limit: u16) -> Result<Page, SeamError> {
-        let (page, fault) = self.page(channel, limit);
+        let (page, fault, poll) = self.page(channel, limit);
         self.changed.notify_waiters();
         match fault {
-            Fault::None | Fault::Unknown => Ok(page),
-            Fault::Error(error) => Err(error),
-            Fault::AnswerLost => Err(SeamError::Unreachable(Cause::Connect)),
-            Fault::TooLargeOver(most) if page.elements.len() > most => Err(SeamError::TooLarge(1)),
-            Fault::TooLargeOver(_) => Ok(page),
+            Fault::Error(error) => return Err(error),
+            Fault::AnswerLost => return Err(SeamError::Unreachable(Cause::Connect)),
+            Fault::TooLargeOver(most) if page.elements.len() > most => return Err(SeamError::TooLarge(1)),
+            Fault::Hang => std::future::pending().await,
             Fault::Late(wait) => {
                 tokio::time::sleep(wait).await;
                 self.changed.notify_waiters();
-                Ok(page)
             }
-            Fault::Hang => std::future::pending().await,
+            Fault::None | Fault::Unknown | Fault::TooLargeOver(_) | Fault::Stale(_) | Fault::Doubled => {}
         }
+        self.state().polls[poll].answered = Some(self.clock.elapsed());
+        Ok(page)
     }
 
     async fn ack(&self, id: &EnvelopeId, ack: &Ack) -> Result<Acked, SeamError> {
-        let fault = self.arriving_ack(id.as_str(), ack);
+        let (fault, post) = self.arriving_ack(id.as_str(), ack);
+        let answering = Answering { outbox: self, post };
         let answer = match &fault {
             Fault::Error(error) => Err(error.clone()),
             Fault::Unknown => Ok(Acked::Unknown),
             Fault::Hang => std::future::pending().await,
-            Fault::None | Fault::AnswerLost | Fault::Late(_) | Fault::TooLargeOver(_) => {
-                Ok(self.effective(id.as_str(), ack.status))
-            }
+            _ => Ok(self.effective(id.as_str(), ack.status)),
         };
         self.changed.notify_waiters();
         match fault {
-            Fault::AnswerLost => Err(SeamError::Unreachable(Cause::Connect)),
+            Fault::AnswerLost => answering.with(Err(SeamError::Unreachable(Cause::Connect))),
             Fault::Late(wait) => {
                 tokio::time::sleep(wait).await;
-                self.changed.notify_waiters();
-                answer
+                answering.with(answer)
             }
-            _ => answer,
+            _ => answering.with(answer),
         }
     }
 }

@@ -131,18 +131,9 @@ impl Setup {
             (Arc::new(Carrier::new(name, gating, clock.clone(), changed.clone())), lane)
         };
         let lanes: Vec<_> = self.lanes.into_iter().map(carrier).collect();
-        let channels = lanes.iter().map(|(carrier, lane)| (carrier.clone() as Arc<dyn Channel>, *lane));
-        let engine = Engine::new(Parts {
-            seam: outbox.clone(),
-            channels: channels.collect(),
-            known: BTreeSet::new(),
-            library: library(),
-            clock: clock.clone(),
-            events: Events::default(),
-            settings: self.settings,
-        });
-        let carriers = lanes.into_iter().map(|(carrier, _)| carrier).collect();
-        World { outbox, carriers, clock, engine, changed, mode: self.mode, run: None }
+        let engine = engine(&outbox, &lanes, &clock, self.settings);
+        let (carriers, lanes) = lanes.into_iter().unzip();
+        World { outbox, carriers, clock, engine, changed, mode: self.mode, lanes, run: None }
     }
 
     /// Puts the world together and starts it with `prepare`'s doings in place.
@@ -152,6 +143,24 @@ impl Setup {
         world.start();
         world
     }
+}
+
+fn engine(
+    outbox: &Arc<Outbox>,
+    lanes: &[(Arc<Carrier>, LaneSettings)],
+    clock: &Arc<TestClock>,
+    settings: Settings,
+) -> Arc<Engine> {
+    let channels = lanes.iter().map(|(carrier, lane)| (carrier.clone() as Arc<dyn Channel>, *lane));
+    Engine::new(Parts {
+        seam: outbox.clone(),
+        channels: channels.collect(),
+        known: BTreeSet::new(),
+        library: library(),
+        clock: clock.clone(),
+        events: Events::default(),
+        settings,
+    })
 }
 
 fn instant(text: &str) -> DateTime<Utc> {
@@ -170,8 +179,9 @@ pub(super) struct World {
     pub(super) carriers: Vec<Arc<Carrier>>,
     pub(super) clock: Arc<TestClock>,
     pub(super) engine: Arc<Engine>,
-    changed: Arc<Notify>,
+    pub(super) changed: Arc<Notify>,
     mode: Mode,
+    lanes: Vec<LaneSettings>,
     run: Option<Run>,
 }
 
@@ -187,6 +197,23 @@ impl World {
             engine.run(mode, stop, abort).await
         });
         self.run = Some(Run { stop: Some(stop), abort: Some(abort), report });
+    }
+
+    /// The process dies: whatever it was doing is cut, and all that it knew is gone.
+    pub(super) async fn crash(&mut self) {
+        let run = self.run.take().unwrap();
+        run.report.abort();
+        assert!(run.report.await.is_err_and(|error| error.is_cancelled()), "the run was not over");
+        // What was cut is dropped when the runtime comes round to it.
+        self.pass(Duration::from_millis(1)).await;
+    }
+
+    /// A new process, with the same outbox and the same providers.
+    pub(super) fn restart(&mut self, settings: Settings) {
+        self.lanes.iter_mut().for_each(|lane| lane.seed = lane.seed.wrapping_add(0x9E37_79B9));
+        let lanes: Vec<_> = self.carriers.iter().cloned().zip(self.lanes.iter().copied()).collect();
+        self.engine = engine(&self.outbox, &lanes, &self.clock, settings);
+        self.start();
     }
 
     /// The first lane's channel.
