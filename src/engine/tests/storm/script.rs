@@ -124,9 +124,10 @@ impl Script {
             let from = self.within(7_300..8_000);
             let to = from + secs(self.rng.u64(25 * 3600..27 * 3600));
             self.spells.push(Spell { gate: "resend", from, to, trouble: Trouble::Down });
+            // The provider takes some of these as it goes down, and has forgotten them when it is back.
             for n in 0..3 {
-                let at = from + self.within(0..600);
-                self.add(at, Sheet::new("resend", format!("patient {n}")));
+                let due = from + self.within(0..60);
+                self.add_due("resend", format!("patient {n}"), due);
             }
         } else {
             self.mail_spell();
@@ -146,7 +147,7 @@ impl Script {
         if self.rng.u8(..3) == 0 {
             self.ack_spell();
         }
-        if self.rng.bool() {
+        if self.rng.u8(..4) > 0 {
             let (from, length) = (self.within(300..12_000), self.within(60..3_600));
             let wrong = [self.rng.i64(120..200_000), self.rng.i64(-200_000..-120), self.rng.i64(-50..50)];
             self.acts.push((from, Act::WrongBy(wrong[self.rng.usize(..3)])));
@@ -202,7 +203,7 @@ impl Script {
 
     /// An origin that refuses everybody is told from one bad subscription by several refusals.
     fn burst(&mut self, gate: &'static str, from: Duration) {
-        for n in 0..4 {
+        for n in 0..3 {
             let at = from + self.within(0..20);
             self.add(at, Sheet::new(gate, format!("{gate} reader {n}")));
         }
