@@ -277,10 +277,10 @@ impl Desk {
             return;
         }
         let attempt = if gate.is_refusal_run(&attempt, &who) { as_our_settings(attempt) } else { attempt };
-        let probes_outage = gate.is_outage_probe(claim.ticket);
+        let probed = gate.probed_streak(claim.ticket);
         let change = gate.end(claim.ticket, &attempt, &who, at);
         let (passed, accepted) = (gate.passed(), gate.has_accepted());
-        let circumstances = Circumstances { at, passed, accepted, probes_outage, expires_at };
+        let circumstances = Circumstances { at, passed, accepted, probed, expires_at };
         let Some(history) = self.leases.history_mut(claim.key) else { return };
         let verdict = self.policy.judge(history, &attempt, circumstances);
         let number = history.tries;

@@ -178,10 +178,10 @@ impl Gate {
         ticket.probe && ticket.closings == self.closings
     }
 
-    /// Whether this attempt is the probe of a gate that an outage has closed.
-    pub fn is_outage_probe(&self, ticket: Ticket) -> bool {
-        let outage = |closed: &Closed| closed.cause.streak() == Some(Streak::Outage);
-        self.is_current_probe(ticket) && self.closed.as_ref().is_some_and(outage)
+    /// The run of troubles that has closed the gate, if this attempt is its probe.
+    pub fn probed_streak(&self, ticket: Ticket) -> Option<Streak> {
+        let closed = self.closed.as_ref().filter(|_| self.is_current_probe(ticket))?;
+        closed.cause.streak()
     }
 
     /// An attempt ended.

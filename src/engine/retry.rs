@@ -85,8 +85,8 @@ pub struct Circumstances {
     pub passed: u64,
     /// Whether the gate has let something through to acceptance since the start.
     pub accepted: bool,
-    /// Whether the attempt was the probe of a gate that an outage has closed.
-    pub probes_outage: bool,
+    /// The run of troubles that has closed the gate, if the attempt was its probe.
+    pub probed: Option<Streak>,
     /// The envelope's end.
     pub expires_at: Option<DateTime<Utc>>,
 }
@@ -162,7 +162,8 @@ impl Policy {
         history.passed_at_first_failure.get_or_insert(facts.passed);
         let before = history.passed_at_failure.replace(facts.passed);
         let others_passed = before.is_some_and(|before| facts.passed > before);
-        let goes_on = facts.probes_outage && attempt.cause.streak() == Some(Streak::Outage);
+        // What a gate is closed for is known already: a probe that meets it again is no failure of its own.
+        let goes_on = facts.probed.is_some() && facts.probed == attempt.cause.streak();
         let costs = match attempt.cause.cost() {
             _ if goes_on => false,
             Cost::Always => true,

@@ -96,10 +96,11 @@ pub enum Cause {
     Panic,
 }
 
-/// When a non-terminal outcome uses up one of the envelope's attempts.
+/// When a non-terminal outcome uses up one of the envelope's attempts. A probe that meets again what its gate
+/// is closed for never does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
-    /// Each time, but for an outage's trouble that a probe meets: the gate is closed for that already.
+    /// Each time.
     Always,
     /// Only if something else has passed the gate since this envelope's last failure.
     IfOthersPass,

@@ -27,7 +27,7 @@ fn facts(now: Now) -> Circumstances {
         at: Moment { now, random: 0.0 },
         passed: 0,
         accepted: false,
-        probes_outage: false,
+        probed: None,
         expires_at: None,
     }
 }
@@ -142,7 +142,7 @@ fn what_passed_before_the_last_failure_does_not_count() {
 #[test]
 fn a_probe_that_meets_the_outage_again_costs_nothing() {
     let mut history = History::default();
-    let probe = Circumstances { probes_outage: true, passed: 3, ..facts(start()) };
+    let probe = Circumstances { probed: Some(Streak::Outage), passed: 3, ..facts(start()) };
     for _ in 0..100 {
         assert!(is_again(&judge(&mut history, &retry(Cause::ServerError), probe)));
     }
@@ -179,6 +179,20 @@ fn a_refused_credential_costs_only_once_the_origin_has_accepted_something() {
         assert!(!history.paused, "its attempts will end it");
     }
     assert_eq!(failed(&judge(&mut history, &attempt, accepted)), Some(Cause::PushCredential));
+}
+
+#[test]
+fn a_probe_that_meets_the_refused_credential_again_costs_nothing() {
+    let mut history = History::default();
+    let refused = pause(Scope::Destination, Cause::PushCredential, None);
+    let probe = Circumstances { probed: Some(Streak::Credential), accepted: true, ..facts(start()) };
+    for _ in 0..100 {
+        assert!(is_again(&judge(&mut history, &refused, probe)));
+    }
+    assert_eq!(history.spent, 0);
+    let of_an_outage = Circumstances { probed: Some(Streak::Outage), ..probe };
+    judge(&mut history, &refused, of_an_outage);
+    assert_eq!(history.spent, 1, "its gate is closed for something else");
 }
 
 #[test]
@@ -366,7 +380,7 @@ proptest! {
         let mut passed = 0;
         for (attempt, others) in attempts {
             passed += others;
-            let facts = Circumstances { at: Moment { now, random }, passed, accepted: passed > 3, probes_outage: false, expires_at };
+            let facts = Circumstances { at: Moment { now, random }, passed, accepted: passed > 3, probed: None, expires_at };
             let Verdict::Again(wait) = judge(&mut history, &attempt, facts) else { return Ok(()) };
             prop_assert!(wait >= asked(&attempt).unwrap_or_default().min(RETRY_AFTER_CAP));
             prop_assert!(is_pause(&attempt) || Some(now.after(wait).wall) < expires_at);

@@ -68,6 +68,21 @@ async fn a_key_that_every_subscription_refuses_closes_the_origin_and_fails_nothi
     world.until_delivered(6).await;
 }
 
+/// Case 20, after a wrong rotation of the key: the origin took it for weeks, and refuses it for a day.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_refused_for_a_day_after_it_was_taken_fails_nobody() {
+    let world = Setup::push(4).slow_polls().start(|w| w.outbox.add(push("before", "fcm")));
+    world.until_delivered(1).await;
+    world.carrier().all(wrong_credential());
+    world.outbox.add_all((0..3).map(|n| push(format!("p{n}"), "fcm")));
+    world.until("the gate is closed", World::is_gate_closed).await;
+    world.pass(hours(24)).await;
+    assert_eq!(world.outbox.count(AckStatus::Failed), 0);
+    assert!((0..3).all(|n| world.carrier().tries_of(&format!("p{n}")).len() > 8), "each was a probe often");
+    world.carrier().all(Answer::accepted());
+    world.until_delivered(4).await;
+}
+
 /// Case 20: one endpoint that answers 405.
 #[tokio::test(start_paused = true)]
 async fn one_destination_that_blocks_us_never_closes_its_origin() {

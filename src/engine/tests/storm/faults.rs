@@ -1,6 +1,6 @@
 //! What can go wrong, how often it did, and the sky that every request's fate is drawn from.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::channel::Attempt;
@@ -95,6 +95,10 @@ pub(super) struct Spell {
 
 /// A provider that goes down takes with it what it took in this time.
 const GOING_DOWN: Duration = Duration::from_secs(90);
+/// What is on its way as a provider's trouble begins may be answered long after.
+const STILL_ANSWERED: Duration = Duration::from_secs(8);
+/// Every attempt ends by its deadline.
+const DEADLINE: Duration = Duration::from_secs(15);
 /// Scattered faults that cost an attempt come to an envelope no more often than this: with the beginnings
 /// of outages they must not add up to eight.
 const COSTLY_LIMIT: u32 = 3;
@@ -110,6 +114,12 @@ pub(super) struct Sky {
     pub(super) clears: Duration,
     pub(super) spells: Vec<Spell>,
     pub(super) seam_spells: Vec<(Duration, Duration)>,
+    /// While one lasts no ack gets through.
+    pub(super) ack_spells: Vec<(Duration, Duration)>,
+    /// How many more acks of an envelope fail.
+    pub(super) acks_fail: HashMap<String, u32>,
+    /// Whose next attempt takes until its deadline.
+    pub(super) hanging: HashSet<String>,
     pub(super) natures: HashMap<String, Nature>,
     /// Of a thousand requests outside of spells, so many meet a fault.
     pub(super) scatter: u32,
@@ -135,6 +145,9 @@ impl Sky {
             clears: Duration::ZERO,
             spells: Vec::new(),
             seam_spells: Vec::new(),
+            ack_spells: Vec::new(),
+            acks_fail: HashMap::new(),
+            hanging: HashSet::new(),
             natures: HashMap::new(),
             scatter: 0,
             life: Duration::ZERO,
@@ -170,8 +183,16 @@ impl Sky {
 
     /// What an attempt comes to.
     pub(super) fn answer(&mut self, call: &Call<'_>) -> Answer {
+        if self.hanging.remove(call.id) {
+            return self.told(Kind::Timeout, Answer::timeout().after(DEADLINE));
+        }
         let spell = self.spells.iter().find(|s| s.gate == call.gate && (s.from..s.to).contains(&call.at));
         let slow = call.at < self.clears && self.rng.u8(..20) == 0;
+        if self.is_overtaken(call) {
+            self.count(Kind::SlowAnswer);
+            let after = secs(8) + self.millis(6_000);
+            return self.by_nature(call.id).after(after);
+        }
         let answer = match spell.copied() {
             Some(spell) => self.in_spell(spell, call),
             None if call.at < self.clears && self.rng.u32(..1000) < self.scatter => self.scattered(call),
@@ -183,6 +204,13 @@ impl Sky {
         }
         let after = self.millis(if slow { 14_000 } else { 1_500 });
         answer.after(after)
+    }
+
+    /// Whether its provider refuses everybody before this is answered.
+    fn is_overtaken(&self, call: &Call<'_>) -> bool {
+        let begins = |s: &Spell| s.from.saturating_sub(STILL_ANSWERED)..s.from;
+        let overtakes = |s: &Spell| s.trouble != Trouble::Down && begins(s).contains(&call.at);
+        self.spells.iter().any(|spell| spell.gate == call.gate && overtakes(spell))
     }
 
     fn by_nature(&mut self, id: &str) -> Answer {
@@ -237,7 +265,7 @@ impl Sky {
         }
         *costly += 1;
         let taken = |answer: Answer| answer.though_taken();
-        Some(match self.rng.u8(..17) {
+        Some(match self.rng.u8(..18) {
             0 => self.told(Kind::Timeout, Answer::timeout()),
             1 => self.told(Kind::TakenThenTimeout, taken(Answer::timeout())),
             2 => self.told(Kind::Reset, cut()),
@@ -258,8 +286,8 @@ impl Sky {
             14 if self.first(call.id, Kind::UnexpectedAnswer) => {
                 self.told(Kind::UnexpectedAnswer, retry(Cause::UnexpectedAnswer))
             }
-            15 if mail => self.told(Kind::ResourceLocked, retry(Cause::ResourceLocked)),
-            15 => self.told(Kind::Dropped, retry(Cause::Dropped)),
+            15 | 17 if mail => self.told(Kind::ResourceLocked, retry(Cause::ResourceLocked)),
+            15 | 17 => self.told(Kind::Dropped, retry(Cause::Dropped)),
             16 if !mail => {
                 self.told(Kind::CredentialRefused, Answer::pause_destination(Cause::PushCredential, None))
             }
@@ -299,6 +327,12 @@ impl Sky {
             self.count(kind);
             return Fault::Error(error);
         }
+        if let Asked::Ack(id) = asked
+            && self.fails_in_any_case(id, at)
+        {
+            self.count(Kind::AckRefused);
+            return Fault::Error(SeamError::Status(500));
+        }
         let goes_wrong = at < self.clears && self.rng.u32(..1000) < self.scatter;
         match asked {
             Asked::Page if goes_wrong => self.page_fault(at),
@@ -306,6 +340,14 @@ impl Sky {
             Asked::Ack(id) if goes_wrong => self.ack_fault(id),
             Asked::Ack(_) => Fault::Late(self.millis(300)),
         }
+    }
+
+    fn fails_in_any_case(&mut self, id: &str, at: Duration) -> bool {
+        if self.ack_spells.iter().any(|(from, to)| (*from..*to).contains(&at)) {
+            return true;
+        }
+        let left = self.acks_fail.get_mut(id).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
     }
 
     fn page_fault(&mut self, at: Duration) -> Fault {

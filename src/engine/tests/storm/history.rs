@@ -1,4 +1,4 @@
-//! What a seed plays: who is written to when, what breaks when, and the processes that live through it.
+//! How a script is played: the processes that live through it, until all has come to its end.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::faults::{Counts, Kind, Nature, Sky, Spell, Trouble};
+use super::faults::{Counts, Kind, Sky, Trouble};
+use super::script::{Act, Script, Sheet};
 use super::watch::{Step, watch};
-use crate::channel::Gating;
-use crate::engine::tests::outbox::{Draft, mail, push};
-use crate::engine::tests::world::{Setup, World, fixed, hours, secs};
+use crate::engine::tests::world::{Setup, World, hours, secs};
 use crate::outcome::AckStatus;
 use crate::telemetry::status::StatusSource;
 
@@ -18,70 +17,11 @@ use crate::telemetry::status::StatusSource;
 const AT_LEAST: Duration = Duration::from_secs(6 * 3600);
 /// After the last fault everything must have come to its end within this time.
 const AFTERMATH: Duration = Duration::from_secs(4 * 3600);
-/// The push services.
-const SERVICES: [&str; 4] = ["fcm", "mozilla", "apple", "other"];
-
-/// One envelope of a history, as the app knows it.
-#[derive(Debug, Clone)]
-pub(super) struct Sheet {
-    pub(super) id: String,
-    pub(super) gate: &'static str,
-    pub(super) to: String,
-    pub(super) template: &'static str,
-    pub(super) added: Duration,
-    pub(super) not_before: Option<Duration>,
-    pub(super) expires: Option<Duration>,
-    pub(super) nature: Nature,
-    /// From when on it was withdrawn, and when it came back if it did.
-    pub(super) withdrawn: Option<(Duration, Option<Duration>)>,
-}
-
-impl Sheet {
-    fn new(gate: &'static str, to: String) -> Sheet {
-        Sheet {
-            id: String::new(),
-            gate,
-            to,
-            template: "digest.v1",
-            added: Duration::ZERO,
-            not_before: None,
-            expires: None,
-            nature: Nature::Fine,
-            withdrawn: None,
-        }
-    }
-
-    pub(super) fn is_mail(&self) -> bool {
-        self.gate == "resend"
-    }
-
-    fn draft(&self) -> Draft {
-        let draft = if self.is_mail() { mail(&*self.id) } else { push(&*self.id, self.gate) };
-        let draft = draft.to(&self.to).template(self.template);
-        let draft = self.not_before.map_or(draft.clone(), |at| draft.not_before(at));
-        self.expires.map_or(draft.clone(), |at| draft.expires(at))
-    }
-}
-
 /// One process.
 #[derive(Debug, Clone)]
 pub(super) struct Life {
     pub(super) span: Range<Duration>,
     pub(super) freshness: Duration,
-}
-
-/// What happens besides what requests meet.
-#[derive(Debug, Clone, Copy)]
-enum Act {
-    Add(usize),
-    Withdraw(usize),
-    Restore(usize),
-    Crash,
-    CrashInASend,
-    CrashInAnAck,
-    WrongBy(i64),
-    ProbeGates,
-    Junk(usize),
 }
 
 /// A history that has been played.
@@ -97,201 +37,6 @@ pub(super) struct Played {
     pub(super) steps: Counts,
     /// What had not come to its end in time.
     pub(super) unfinished: Option<String>,
-}
-
-/// A history to be.
-struct Script {
-    rng: fastrand::Rng,
-    sheets: Vec<Sheet>,
-    acts: Vec<(Duration, Act)>,
-    spells: Vec<Spell>,
-    seam_spells: Vec<(Duration, Duration)>,
-    is_long: bool,
-    is_quiet: bool,
-}
-
-impl Script {
-    fn of(seed: u64) -> Script {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let (is_long, is_quiet) = (rng.u8(..8) == 0, rng.u8(..3) == 0);
-        let (sheets, acts) = (Vec::new(), Vec::new());
-        let mut script =
-            Script { rng, sheets, acts, spells: Vec::new(), seam_spells: Vec::new(), is_long, is_quiet };
-        script.breakages();
-        script.records();
-        script.singles();
-        script.lonely();
-        script.life_of_the_app();
-        script.acts.sort_by_key(|(at, _)| *at);
-        script.number();
-        script
-    }
-
-    fn within(&mut self, range: Range<u64>) -> Duration {
-        Duration::from_millis(self.rng.u64(range.start * 1000..range.end * 1000))
-    }
-
-    fn add(&mut self, at: Duration, sheet: Sheet) {
-        self.acts.push((at, Act::Add(self.sheets.len())));
-        self.sheets.push(Sheet { added: at, ..sheet });
-    }
-
-    /// Crashes, clocks, and providers that do not work for a while.
-    fn breakages(&mut self) {
-        let last_crash = if self.is_long { 7_000 } else { 13_000 };
-        for _ in 0..self.rng.usize(2..4) {
-            let at = self.within(60..last_crash);
-            let crash = [Act::Crash, Act::CrashInASend, Act::CrashInAnAck][self.rng.usize(..3)];
-            self.acts.push((at, crash));
-        }
-        if self.is_long {
-            let from = self.within(7_300..8_000);
-            let to = from + secs(self.rng.u64(25 * 3600..27 * 3600));
-            self.spells.push(Spell { gate: "resend", from, to, trouble: Trouble::Down });
-        } else {
-            self.mail_spell();
-        }
-        for gate in [SERVICES[self.rng.usize(..3)], "other"] {
-            let trouble =
-                [Trouble::Down, Trouble::Down, Trouble::Credential, Trouble::Blocked][self.rng.usize(..4)];
-            let (from, length) = (self.within(300..7_000), self.within(3_600..10_000));
-            self.spells.push(Spell { gate, from, to: from + length, trouble });
-            if trouble != Trouble::Down {
-                self.burst(gate, from);
-            }
-        }
-        let from = self.within(300..12_000);
-        let length = if self.rng.bool() { self.within(30..300) } else { self.within(300..3_000) };
-        self.seam_spells.push((from, from + length));
-        if self.rng.bool() {
-            let (from, length) = (self.within(300..12_000), self.within(60..3_600));
-            let wrong = [self.rng.i64(120..200_000), self.rng.i64(-200_000..-120), self.rng.i64(-50..50)];
-            self.acts.push((from, Act::WrongBy(wrong[self.rng.usize(..3)])));
-            self.acts.push((from + length, Act::WrongBy(0)));
-        }
-        for _ in 0..self.rng.usize(..3) {
-            let at = self.within(300..14_000);
-            self.acts.push((at, Act::ProbeGates));
-        }
-    }
-
-    fn mail_spell(&mut self) {
-        let kinds = [Trouble::Down, Trouble::Down, Trouble::ApiKey, Trouble::Quota, Trouble::Settings];
-        let trouble = kinds[self.rng.usize(..kinds.len())];
-        let (from, length) = (self.within(300..8_000), self.within(3_600..10_000));
-        self.spells.push(Spell { gate: "resend", from, to: from + length, trouble });
-        // Some are on their way already as it begins.
-        for n in 0..self.rng.usize(..4) {
-            let at = from.saturating_sub(self.within(1..8));
-            self.add(at, Sheet::new("resend", format!("early {n}")));
-        }
-    }
-
-    /// An origin that refuses everybody is told from one bad subscription by several refusals.
-    fn burst(&mut self, gate: &'static str, from: Duration) {
-        for n in 0..4 {
-            let at = from + self.within(0..20);
-            self.add(at, Sheet::new(gate, format!("{gate} reader {n}")));
-        }
-    }
-
-    /// Three records of three or four, each close together, one with a member that is not yet due.
-    fn records(&mut self) {
-        for record in 0..3 {
-            let gate =
-                [["resend", "fcm", "mozilla"][record], SERVICES[self.rng.usize(..3)]][self.rng.usize(..2)];
-            let mut at = self.within(0..9_000);
-            for n in 0..self.rng.usize(3..5) {
-                at += self.within(0..60);
-                let not_before = (n == 1 && self.rng.bool()).then(|| at + self.within(30..2_000));
-                self.add(at, Sheet { not_before, ..Sheet::new(gate, format!("record {record}")) });
-            }
-        }
-    }
-
-    fn singles(&mut self) {
-        let count = if self.is_quiet { 12 } else { self.rng.usize(12..20) };
-        for n in 0..count {
-            let gate = if self.rng.bool() { "resend" } else { SERVICES[self.rng.usize(..3)] };
-            let at = if self.rng.bool() { self.within(0..600) } else { self.within(0..12_000) };
-            let mut sheet = Sheet::new(gate, format!("reader {n}"));
-            sheet.template = ["digest.v1", "nudge.v2"][self.rng.usize(..2)];
-            match self.rng.u8(..12) {
-                0 => sheet.not_before = Some(at + self.within(30..4_000)),
-                1 | 2 => sheet.expires = Some(at + self.within(10..6_000)),
-                3 if gate != "resend" => sheet.nature = Nature::Gone,
-                3 => sheet.nature = Nature::Unwanted,
-                _ => {}
-            }
-            self.add(at, sheet);
-        }
-    }
-
-    /// One that waits alone while its provider is down for hours.
-    fn lonely(&mut self) {
-        let downs: Vec<Spell> = self.spells.iter().filter(|s| s.trouble == Trouble::Down).copied().collect();
-        for spell in downs {
-            if spell.gate == "other" || self.rng.bool() {
-                let at = spell.from + self.within(1..1_200);
-                self.add(at, Sheet::new(spell.gate, "lonely".to_owned()));
-            }
-        }
-    }
-
-    /// Readers unsubscribe and come back, and the app writes what nobody can read.
-    fn life_of_the_app(&mut self) {
-        for n in 0..self.sheets.len() {
-            if self.rng.u8(..10) > 0 {
-                continue;
-            }
-            let gone = self.sheets[n].added + self.within(0..1_500);
-            let back = self.rng.bool().then(|| gone + self.within(5..600));
-            self.sheets[n].withdrawn = Some((gone, back));
-            self.acts.push((gone, Act::Withdraw(n)));
-            self.acts.extend(back.map(|back| (back, Act::Restore(n))));
-        }
-        for kind in 0..5 {
-            if self.rng.bool() {
-                let at = self.within(0..12_000);
-                self.acts.push((at, Act::Junk(kind)));
-            }
-        }
-    }
-
-    fn number(&mut self) {
-        for (n, sheet) in self.sheets.iter_mut().enumerate() {
-            sheet.id = format!("e{n}");
-        }
-    }
-
-    fn clears(&self) -> Duration {
-        let spells = self.spells.iter().map(|spell| spell.to);
-        let seam = self.seam_spells.iter().map(|(_, to)| *to);
-        let acts = self.acts.iter().map(|(at, _)| *at + secs(600));
-        spells.chain(seam).chain(acts).max().unwrap_or_default()
-    }
-
-    /// Everything is drawn before the first moment, so that no timing changes what is to come.
-    fn sky(&mut self) -> Sky {
-        let mut sky = Sky::new(self.rng.fork());
-        sky.clears = self.clears();
-        sky.scatter = if self.is_quiet { 20 } else { self.rng.u32(50..400) };
-        sky.spells = std::mem::take(&mut self.spells);
-        sky.seam_spells = std::mem::take(&mut self.seam_spells);
-        sky.natures = self.sheets.iter().map(|sheet| (sheet.id.clone(), sheet.nature)).collect();
-        sky
-    }
-
-    fn setup(&mut self, seed: u64) -> Setup {
-        let workers = self.rng.usize(1..6);
-        let mail =
-            if self.rng.u8(..3) == 0 { Setup::email_at(fixed(2), workers) } else { Setup::email(workers) };
-        let push_workers = self.rng.usize(2..8);
-        let mut setup = mail.and("push", Gating::ManyProviders, push_workers).seed(seed);
-        setup.settings.page_limit = [20, 50, 500][self.rng.usize(..3)];
-        setup.settings.poll_interval = secs([10, 30, 60][self.rng.usize(..3)]);
-        setup
-    }
 }
 
 /// A play that is going on.

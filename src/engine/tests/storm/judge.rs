@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::faults::{Nature, STALE_AT_MOST};
-use super::history::{JUNK, Life, Played, Sheet};
+use super::history::{JUNK, Life, Played};
+use super::script::Sheet;
 use crate::engine::tests::carrier::Try;
 use crate::engine::tests::outbox::{Poll, Post};
 use crate::engine::tests::world::secs;
@@ -83,6 +84,7 @@ pub(super) fn judge(played: &Played) -> Vec<Broken> {
     }
     case.order();
     case.gate(&tries);
+    case.seam_gate(&tries, &posts);
     case.progress();
     case.junk();
     case.broken
@@ -107,6 +109,11 @@ fn stories<'a>(played: &'a Played, tries: &'a [Try], posts: &'a [Post]) -> Vec<S
         }
     }
     stories
+}
+
+/// Whether an ack failed for the seam's trouble.
+fn failed(post: &Post) -> bool {
+    matches!(&post.answered, Some((_, Err(error))) if !error.is_final())
 }
 
 fn pages(polls: &[Poll]) -> [Vec<&Poll>; 2] {
@@ -337,6 +344,32 @@ impl<'a> Case<'a> {
             };
             if let Some(early) = mails.iter().find(early).filter(|_| !bad_between) {
                 self.say("only a probe moves a closed gate", format!("{closing:#?}\n{early:#?}"));
+                return;
+            }
+        }
+    }
+
+    /// While acks of three fail and none gets through, nothing is sent.
+    fn seam_gate(&mut self, tries: &[Try], posts: &[Post]) {
+        let mut answers: Vec<(Duration, bool, &Post)> = posts
+            .iter()
+            .filter_map(|post| post.answered.as_ref().map(|(at, _)| (*at, failed(post), post)))
+            .collect();
+        // Of answers at one instant the failures come first: what got through opens.
+        answers.sort_by_key(|(at, failed, _)| (*at, !failed));
+        let mut failing: HashMap<&str, Duration> = HashMap::new();
+        for (n, (at, failed, post)) in answers.iter().enumerate() {
+            failing.retain(|_, since| *failed && self.same_life(*since, *at));
+            if *failed {
+                failing.insert(&post.id, *at);
+            }
+            if failing.len() < 3 {
+                continue;
+            }
+            let next = answers.get(n + 1).map_or(self.played.ended, |(next, ..)| *next);
+            let sent = |t: &&Try| *at < t.began && t.began < next && self.same_life(*at, t.began);
+            if let Some(sent) = tries.iter().find(sent) {
+                self.say("nothing is sent while acks do not get through", format!("{failing:?}\n{sent:#?}"));
                 return;
             }
         }

@@ -6,6 +6,7 @@
 mod faults;
 mod history;
 mod judge;
+mod script;
 mod watch;
 
 use std::sync::Mutex;
