@@ -75,6 +75,9 @@ fn is_invisible(c: char) -> bool {
 /// the lengths alone, and not on how often whoever wrote both has one thing stand in the other.
 fn without(text: &str, private: &[&str]) -> String {
     let needles: BTreeSet<_> = private.iter().filter(|needle| !needle.trim().is_empty()).collect();
+    if needles.is_empty() {
+        return text.to_owned();
+    }
     let search = AhoCorasick::builder()
         .ascii_case_insensitive(true)
         .match_kind(MatchKind::LeftmostLongest)
