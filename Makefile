@@ -7,7 +7,7 @@ TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/delivery-worker/tools
 CARGO_DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all test-unit bench lint deny install
+.PHONY: help demo build test test-all test-storm test-unit bench lint deny install
 
 help: ## Say what can be made.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
@@ -22,7 +22,13 @@ build: ## Build the release binary, target/release/delivery-worker.
 test: build ## Run the tests, those of the whole program with the release binary.
 	WORKER_UNDER_TEST="$(CURDIR)/target/release/delivery-worker" $(CARGO) test --locked
 
-test-all: test test-unit ## Run the tests and those that need more programs (installed where root runs this).
+test-all: test test-storm test-unit ## Run the tests and those that need more programs (installed where root runs this).
+
+# Thousands of histories want optimised code; only this crate is built anew for it.
+STORM_HISTORIES ?= 2500
+test-storm: ## Play thousands of histories in which everything goes wrong (STORM_HISTORIES=2500).
+	STORM_HISTORIES=$(STORM_HISTORIES) $(CARGO) test --locked \
+		--config 'profile.test.package.delivery-worker.opt-level=1' --lib engine::tests::storm -- --nocapture
 
 test-unit: ## Check the systemd unit and its drop-ins.
 	$(CARGO) build --locked
