@@ -242,8 +242,11 @@ impl Sky {
             Trouble::ApiKey => self.told(Kind::ApiKeyRefused, Answer::pause(Cause::ApiKey)),
             Trouble::Quota => {
                 self.longest_asked = self.longest_asked.max(secs(3600));
-                let cause =
-                    if spell.from.as_secs() % 2 == 0 { Cause::QuotaDaily } else { Cause::QuotaMonthly };
+                let cause = if spell.from.as_secs().is_multiple_of(2) {
+                    Cause::QuotaDaily
+                } else {
+                    Cause::QuotaMonthly
+                };
                 self.told(Kind::QuotaUsedUp, Answer::pause(cause))
             }
             Trouble::Settings => {

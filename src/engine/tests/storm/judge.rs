@@ -190,17 +190,13 @@ impl<'a> Case<'a> {
     fn truth(&mut self, story: &Story<'_>) {
         let rule = "the status in force is what happened";
         match story.stored {
-            None => {}
-            Some((_, AckStatus::Delivered)) => {
-                if !story.tries.iter().any(|t| t.is_accepted()) {
-                    self.accuse(rule, story, "delivered, but never accepted");
-                }
+            Some((_, AckStatus::Delivered)) if !story.tries.iter().any(|t| t.is_accepted()) => {
+                self.accuse(rule, story, "delivered, but never accepted");
             }
-            Some((_, AckStatus::Bounced)) => {
-                if story.sheet.nature != Nature::Gone {
-                    self.accuse(rule, story, "bounced, but the recipient is there");
-                }
+            Some((_, AckStatus::Bounced)) if story.sheet.nature != Nature::Gone => {
+                self.accuse(rule, story, "bounced, but the recipient is there");
             }
+            None | Some((_, AckStatus::Delivered | AckStatus::Bounced)) => {}
             Some((at, AckStatus::Failed)) => self.failure(story, at),
             Some((_, AckStatus::Complaint | AckStatus::Suppressed)) => self.accuse(rule, story, "invented"),
         }
