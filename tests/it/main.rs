@@ -11,6 +11,7 @@ mod cli;
 mod draining;
 mod happy;
 mod harness;
+mod hostile;
 mod in_process;
 mod lanes;
 mod operator;

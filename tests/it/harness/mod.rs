@@ -24,7 +24,7 @@ pub(crate) const AT_ONCE: Duration = Duration::from_secs(8);
 ///
 /// # Panics
 /// It does not come: with what `seen` tells of what came instead.
-async fn within<T>(event: impl Future<Output = T>, seen: impl FnOnce() -> String) -> T {
+pub(crate) async fn within<T>(event: impl Future<Output = T>, seen: impl FnOnce() -> String) -> T {
     match tokio::time::timeout(LIMIT, event).await {
         Ok(came) => came,
         Err(_) => panic!("{}", seen()),

@@ -89,6 +89,13 @@ impl Program {
         }
     }
 
+    /// The most memory that it has held so far, in bytes (`VmHWM` of proc(5)); `None` where no kernel tells.
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()?)).ok()?;
+        let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB"));
+        Some(kilobytes?.trim().parse::<u64>().unwrap() * 1024)
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = self.child.id().and_then(|id| Pid::from_raw(id.try_into().unwrap()));
