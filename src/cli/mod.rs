@@ -136,9 +136,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Run => return run::run(Mode::Daemon),
         Command::Drain => return run::run(Mode::Drain),
         Command::Demo(args) => return demo::run(&args, |name| std::env::var(name).ok(), out),
-        Command::Render(args) => {
-            render::run(&args, &library(config::rendering(&Environment::of_process())?)?, out)?
-        }
+        Command::Render(args) => render::run(&args, config::rendering(&Environment::of_process())?, out)?,
         Command::Vapid(args) => vapid::run(&args, &Environment::of_process(), out)?,
     }
     Ok(Exit::Clean)

@@ -1,6 +1,7 @@
 //! `render`: shows what one envelope becomes, without sending anything.
 //!
-//! Owns the reading of one envelope file and the formats of its output. It must not know a provider.
+//! Owns the reading of one envelope file and the formats of its output. It must not know a provider. The page
+//! that shows the message anew at each save is `watch`'s.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -10,13 +11,17 @@ use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use serde_json::json;
 
+use super::{Failure, library};
 use crate::channel::push::message::{plaintext, topic};
+use crate::config::Rendering;
 use crate::envelope::{self, Envelope, Reading};
 use crate::outcome::Refusal;
 use crate::render::Library;
 
+mod watch;
+
 /// Renders one envelope file and prints the message.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct RenderArgs {
     /// A file with one envelope as JSON; `-` reads standard input
     pub file: PathBuf,
@@ -28,6 +33,15 @@ pub struct RenderArgs {
     /// What to print: for email text unless said otherwise, for push json
     #[arg(long, value_enum)]
     pub format: Option<Format>,
+
+    /// Show the message on a page instead, and anew at each save of the envelope or of a template in this
+    /// directory, whose files add to the built-in ones and override them
+    #[arg(long, value_name = "DIR", conflicts_with = "format")]
+    pub watch: Option<PathBuf>,
+
+    /// The page's port on 127.0.0.1; 0 is any free one
+    #[arg(long, value_name = "PORT", default_value_t = 9112, requires = "watch")]
+    pub port: u16,
 }
 
 /// A channel that this build renders for.
@@ -52,23 +66,33 @@ pub enum Format {
     Json,
 }
 
-/// Renders the envelope of `args.file` with the library's current templates and writes it to `out`.
+/// Renders the envelope of `args.file` and writes it to `out`; or shows it on a page until it is stopped.
 ///
 /// # Errors
-/// The file cannot be read, holds no envelope (the field is named), cannot be rendered, or the channel
-/// has no such format.
-pub fn run(args: &RenderArgs, library: &Library, out: &mut impl Write) -> anyhow::Result<()> {
+/// A template is broken, the file cannot be read, holds no envelope (the field is named), cannot be rendered,
+/// or the channel has no such format. With `args.watch` the page tells all that; what fails there is a port
+/// that is taken, or a directory that cannot be watched.
+pub fn run(args: &RenderArgs, rendering: Rendering, out: &mut impl Write) -> Result<(), Failure> {
+    match &args.watch {
+        Some(directory) => Ok(watch::run(args, directory, rendering, out)?),
+        None => Ok(print(args, &library(rendering)?, out)?),
+    }
+}
+
+fn print(args: &RenderArgs, library: &Library, out: &mut impl Write) -> anyhow::Result<()> {
     let envelope = parse(&read(&args.file)?)?;
-    let medium = match args.channel {
-        Some(medium) => medium,
-        None => Medium::from_str(envelope.channel.as_str(), false)
-            .map_err(|_| anyhow!("channel: this build renders email and push; choose one with --channel"))?,
-    };
-    let message = match medium {
+    let message = match medium(args, &envelope)? {
         Medium::Email => mail(&envelope, library, args.format.unwrap_or(Format::Text))?,
         Medium::Push => notification(&envelope, library, args.format.unwrap_or(Format::Json))?,
     };
     writeln!(out, "{}", message.trim_end_matches('\n')).context("writing the message")
+}
+
+fn medium(args: &RenderArgs, envelope: &Envelope) -> anyhow::Result<Medium> {
+    let own = || Medium::from_str(envelope.channel.as_str(), false);
+    args.channel
+        .map_or_else(own, Ok)
+        .map_err(|_| anyhow!("channel: this build renders email and push; choose one with --channel"))
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {
@@ -112,9 +136,14 @@ fn notification(envelope: &Envelope, library: &Library, format: Format) -> anyho
     if format != Format::Json {
         bail!("a push message has no such part: the format of push is json");
     }
+    pretty(&payload(envelope, library)?)
+}
+
+/// What the app's service worker gets.
+fn payload(envelope: &Envelope, library: &Library) -> anyhow::Result<serde_json::Value> {
     let notification = library.current().notification(envelope).map_err(explain)?;
     let payload = plaintext(&notification, &topic(&envelope.id)).map_err(explain)?;
-    pretty(&serde_json::from_slice(&payload).context("reading the notification back")?)
+    serde_json::from_slice(&payload).context("reading the notification back")
 }
 
 fn explain(refusal: Refusal) -> anyhow::Error {
@@ -132,18 +161,22 @@ mod tests {
     use serde_json::Value;
     use url::Url;
 
+    fn args(file: &Path, channel: Option<Medium>, format: Option<Format>) -> RenderArgs {
+        RenderArgs { file: file.to_owned(), channel, format, watch: None, port: 0 }
+    }
+
     fn render(envelope: &str, channel: Option<Medium>, format: Option<Format>) -> anyhow::Result<String> {
         let links = Links::new(&Url::parse("https://app.test").unwrap(), "/unsubscribe").unwrap();
         let library = Library::load(None, links).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), envelope).unwrap();
         let mut out = Vec::new();
-        run(&RenderArgs { file: file.path().to_owned(), channel, format }, &library, &mut out)?;
+        print(&args(file.path(), channel, format), &library, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
     }
 
     fn example() -> Value {
-        serde_json::from_str(include_str!("../../templates/resurface-nudge.v1/example.json")).unwrap()
+        serde_json::from_str(include_str!("../../../templates/resurface-nudge.v1/example.json")).unwrap()
     }
 
     fn problem(envelope: &str) -> String {
@@ -194,10 +227,10 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
-        let args = RenderArgs { file: "/nowhere/envelope.json".into(), channel: None, format: None };
+        let args = args(Path::new("/nowhere/envelope.json"), None, None);
         let links = Links::new(&Url::parse("https://app.test").unwrap(), "/unsubscribe").unwrap();
         let library = Library::load(None, links).unwrap();
-        let error = run(&args, &library, &mut Vec::new()).unwrap_err();
+        let error = print(&args, &library, &mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains("/nowhere/envelope.json"));
     }
 }
