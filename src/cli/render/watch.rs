@@ -206,7 +206,6 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::http::client_builder;
 
     const ENVELOPE: &str = include_str!("../../../templates/resurface-nudge.v1/example.json");
 
@@ -243,7 +242,7 @@ mod tests {
         }
 
         async fn events(&self) -> reqwest::Response {
-            let client = client_builder().build().unwrap();
+            let client = reqwest::Client::builder().no_proxy().build().unwrap();
             client.get(format!("http://{}/events", self.address)).send().await.unwrap()
         }
     }
@@ -288,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn the_page_is_whole_and_another_name_of_this_machine_reads_nothing() {
         let desk = Desk::new().await;
-        let client = client_builder().build().unwrap();
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let base = format!("http://{}", desk.address);
         let page = client.get(&base).send().await.unwrap();
         assert!(
