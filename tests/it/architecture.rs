@@ -21,7 +21,18 @@ const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("worker", &["channel", "clock", "config", "engine", "outbox", "render", "telemetry"]),
     (
         "cli",
-        &["channel", "config", "engine", "envelope", "outcome", "render", "sandbox", "telemetry", "worker"],
+        &[
+            "channel",
+            "config",
+            "engine",
+            "envelope",
+            "http",
+            "outcome",
+            "render",
+            "sandbox",
+            "telemetry",
+            "worker",
+        ],
     ),
 ];
 

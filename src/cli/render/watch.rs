@@ -206,6 +206,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::http::client_builder;
 
     const ENVELOPE: &str = include_str!("../../../templates/resurface-nudge.v1/example.json");
 
@@ -242,7 +243,7 @@ mod tests {
         }
 
         async fn events(&self) -> reqwest::Response {
-            let client = reqwest::Client::builder().no_proxy().build().unwrap();
+            let client = client_builder().build().unwrap();
             client.get(format!("http://{}/events", self.address)).send().await.unwrap()
         }
     }
@@ -287,7 +288,7 @@ mod tests {
     #[tokio::test]
     async fn the_page_is_whole_and_another_name_of_this_machine_reads_nothing() {
         let desk = Desk::new().await;
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let client = client_builder().build().unwrap();
         let base = format!("http://{}", desk.address);
         let page = client.get(&base).send().await.unwrap();
         assert!(
