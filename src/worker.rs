@@ -21,13 +21,14 @@ use crate::render::Library;
 use crate::telemetry::admin::Admin;
 use crate::telemetry::events::Events;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::recent::Recent;
 use crate::telemetry::status::StatusSource;
 
 /// A worker, ready to run.
 pub struct Worker {
     engine: Arc<Engine>,
     library: Arc<Library>,
-    admin: Option<(Admin, Registry)>,
+    admin: Option<(Admin, Registry, Recent)>,
 }
 
 impl Worker {
@@ -41,11 +42,12 @@ impl Worker {
         let seam = HttpSeam::new(config.outbox).context("the client for the seam cannot be built")?;
         let channels = channels(config.email, config.push, config.workers)?;
         let metrics = Metrics::new(channels.iter().map(|(channel, _)| channel.name()));
+        let events = Events::new(metrics.clone());
         let admin = match config.admin_addr {
             Some(address) => {
                 let mut registry = Registry::default();
                 metrics.register(&mut registry);
-                Some((Admin::bind(address).await?, registry))
+                Some((Admin::bind(address).await?, registry, events.recent()))
             }
             None => None,
         };
@@ -55,7 +57,7 @@ impl Worker {
             known: channel::known().into(),
             library: library.clone(),
             clock: Arc::new(SystemClock),
-            events: Events::new(metrics),
+            events,
             settings: config.engine,
         });
         Ok(Worker { engine, library, admin })
@@ -63,7 +65,7 @@ impl Worker {
 
     /// Where the admin server listens, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(|(admin, _)| admin.address())
+        self.admin.as_ref().map(|(admin, ..)| admin.address())
     }
 
     /// The channels that it drains.
@@ -89,8 +91,8 @@ impl Worker {
         stop: impl Future<Output = ()>,
         abort: impl Future<Output = ()>,
     ) -> Report {
-        let serving = self.admin.map(|(admin, registry)| {
-            tokio::spawn(admin.serve(registry, self.engine.clone(), std::future::pending()))
+        let serving = self.admin.map(|(admin, registry, recent)| {
+            tokio::spawn(admin.serve(registry, self.engine.clone(), recent, std::future::pending()))
         });
         let report = self.engine.run(mode, stop, abort).await;
         if let Some(serving) = serving {

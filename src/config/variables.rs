@@ -157,7 +157,7 @@ pub static DELIVERY_ADMIN_ADDR: Variable = plain(
     "DELIVERY_ADMIN_ADDR",
     "127.0.0.1:9110",
     "127.0.0.1:9110",
-    "where /healthz, /readyz and /metrics answer; off",
+    "where the status page, /healthz, /readyz and /metrics answer; off",
 );
 /// The log's form.
 pub static DELIVERY_LOG_FORMAT: Variable =

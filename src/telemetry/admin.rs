@@ -1,6 +1,6 @@
-//! The admin server: health, readiness and metrics for whoever watches the worker.
+//! The admin server: health, readiness, metrics and a status page for whoever watches the worker.
 //!
-//! Owns the three pages. It reads and never changes anything, and what it tells holds no personal data;
+//! Owns what is served where. It reads and never changes anything, and what it tells holds no personal data;
 //! still it listens where DELIVERY_ADMIN_ADDR says and nowhere else. axum's own `serve` lets every client
 //! stay for as long as it likes, so the connections are driven here.
 
@@ -8,14 +8,14 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -26,6 +26,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::gauges;
+use super::page::{self, View};
+use super::recent::Recent;
 use super::status::StatusSource;
 
 /// The text format that Prometheus asks for.
@@ -39,8 +41,9 @@ const CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
 const REQUEST_CAP: usize = 16 * 1024;
 /// What `accept` can fail with beside a lost client is a lack of descriptors or memory: wait for some.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-const PAGES: &str =
-    "/healthz  is the process alive?\n/readyz   does it deliver, and if not, why?\n/metrics  numbers\n";
+const PAGES: &str = "/             what it is doing now\n/status.json  the same for a script\n\
+                     /healthz      is the process alive?\n/readyz       does it deliver, and if not, why?\n\
+                     /metrics      numbers\n";
 
 /// The server, bound and not yet serving: what cannot be bound is known before anything is sent.
 #[derive(Debug)]
@@ -81,16 +84,21 @@ impl Admin {
     }
 
     /// Serves until `stop` comes; what is open then is cut. `registry` holds the counters; the gauges of
-    /// `source` are added here.
+    /// `source` are added here. `recent` is what the status page tells of single envelopes.
     pub async fn serve(
         self,
         mut registry: Registry,
         source: Arc<dyn StatusSource>,
+        recent: Recent,
         stop: impl Future<Output = ()> + Send + 'static,
     ) {
         gauges::register(&mut registry, source.clone());
-        let told = Told { registry: Arc::new(registry), source };
+        let told = Told { registry: Arc::new(registry), source, recent, started: Instant::now() };
         let pages = Router::new()
+            .route("/", get(status_page))
+            .route("/status.json", get(status_json))
+            .route("/status.js", get(|| async { page::file("text/javascript; charset=utf-8", page::SCRIPT) }))
+            .route("/status.css", get(|| async { page::file("text/css; charset=utf-8", page::STYLE) }))
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
@@ -135,6 +143,25 @@ async fn answer(stream: TcpStream, pages: Router) {
 struct Told {
     registry: Arc<Registry>,
     source: Arc<dyn StatusSource>,
+    recent: Recent,
+    started: Instant,
+}
+
+impl Told {
+    fn view(&self) -> View {
+        View::new(self.source.status(), &self.recent, self.started)
+    }
+}
+
+async fn status_page(State(told): State<Told>) -> Response {
+    match told.view().html() {
+        Ok(html) => page::file("text/html; charset=utf-8", html).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn status_json(State(told): State<Told>) -> Response {
+    Json(told.view()).into_response()
 }
 
 async fn healthz(State(told): State<Told>) -> (StatusCode, &'static str) {
@@ -202,7 +229,7 @@ mod tests {
         let (stop, stopped) = oneshot::channel::<()>();
         let mut registry = Registry::default();
         Metrics::new([ChannelName::new("push")]).register(&mut registry);
-        tokio::spawn(admin.serve(registry, worker.clone(), async move {
+        tokio::spawn(admin.serve(registry, worker.clone(), Recent::default(), async move {
             stopped.await.ok();
         }));
         Served { worker, address, _stop: stop }
@@ -334,7 +361,7 @@ mod tests {
     async fn nothing_can_be_changed_and_nothing_else_is_there() {
         let served = serve(working()).await;
         assert_eq!(served.ask(Method::POST, "/healthz").await.0, 405);
-        let (status, text) = served.get("/").await;
+        let (status, text) = served.get("/elsewhere").await;
         assert_eq!(status, 404);
         assert!(text.contains("/readyz"));
     }
@@ -392,6 +419,24 @@ mod tests {
             let answer = client.get(format!("http://{}/metrics", served.address)).send().await.unwrap();
             assert_eq!(answer.headers()["connection"], "close");
             assert!(read_capped(answer, BODY_CAP).await.unwrap().ends_with(b"# EOF\n"));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_status_page_and_its_parts_are_served_and_load_nothing_from_elsewhere() {
+        let served = serve(working()).await;
+        for (path, holds) in [
+            ("/", "4 of 500"),
+            ("/status.json", "\"window_size\":500"),
+            ("/status.js", "fetch"),
+            ("/status.css", "--ink"),
+        ] {
+            let (status, text) = served.get(path).await;
+            assert_eq!(status, 200);
+            assert!(
+                text.contains(holds) && !text.contains("//cdn") && !text.contains("https://"),
+                "{path}: {text}"
+            );
         }
     }
 

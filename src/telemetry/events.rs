@@ -15,11 +15,13 @@ use super::logs::Word;
 use super::metrics::{
     AttemptLabels, CauseLabels, GateLabel, GateLabels, Metrics, ProblemLabels, ResultLabels, StatusLabels,
 };
+use super::recent::{Decision, Recent};
 
 /// Tells what happens.
 #[derive(Debug, Clone, Default)]
 pub struct Events {
     metrics: Metrics,
+    recent: Recent,
 }
 
 /// The seam's gate in the metrics of gates.
@@ -83,7 +85,12 @@ pub struct AckEvent<'a> {
 impl Events {
     /// Tells it in the log and in `metrics`.
     pub fn new(metrics: Metrics) -> Events {
-        Events { metrics }
+        Events { metrics, recent: Recent::default() }
+    }
+
+    /// The last of what is told.
+    pub fn recent(&self) -> Recent {
+        self.recent.clone()
     }
 
     /// A page arrived.
@@ -121,6 +128,11 @@ impl Events {
         self.metrics.attempts.get_or_create(&labels).inc();
         let channel = self.metrics.channel(event.channel);
         self.metrics.attempt_seconds.get_or_create(&channel).observe(event.took.as_secs_f64());
+        self.recent.add(Decision {
+            attempt: Some(event.number),
+            detail: event.detail.as_str().to_owned(),
+            ..decision(event.id, event.channel, event.outcome.label(), event.cause.label())
+        });
         tracing::info!(
             envelope = %id(event.id), channel = %word(event.channel), template = %Word(event.template.as_str()),
             gate = event.gate.label(), attempt = event.number, outcome = event.outcome.label(),
@@ -142,6 +154,10 @@ impl Events {
         let Refusal { cause, detail } = refusal;
         let labels = CauseLabels { channel: self.metrics.channel_word(channel), cause: cause.label() };
         self.metrics.refusals.get_or_create(&labels).inc();
+        self.recent.add(Decision {
+            detail: detail.as_str().to_owned(),
+            ..decision(envelope, channel, Outcome::Failed.label(), cause.label())
+        });
         tracing::warn!(
             envelope = %id(envelope), channel = %word(channel), template = %Word(template.as_str()),
             outcome = Outcome::Failed.label(), cause = cause.label(), %detail, "failed without an attempt"
@@ -162,6 +178,7 @@ impl Events {
             Acked::Unknown => ("unknown", "unknown"),
         };
         self.ack_came_to(event.channel, result);
+        self.recent.add(decision(event.id, event.channel, "acked", event.status.as_str()));
         let (envelope, channel) = (id(event.id), word(event.channel));
         let (status, cause, lag_ms) = (event.status, event.cause.label(), millis(event.lag));
         if event.answer == Acked::Stored {
@@ -189,6 +206,7 @@ impl Events {
     /// An envelope is no longer listed: nothing is sent, nothing acked.
     pub fn withdrawn(&self, envelope: &EnvelopeId, channel: &ChannelName) {
         self.metrics.withdrawn.get_or_create(&self.metrics.channel(channel)).inc();
+        self.recent.add(decision(envelope, channel, "withdrawn", "no longer listed"));
         tracing::info!(envelope = %id(envelope), channel = %word(channel), "withdrawn: no longer listed");
     }
 
@@ -305,6 +323,10 @@ impl Events {
     fn closed(&self, gate: &'static str, cause: &'static str) {
         self.metrics.gate_closed.get_or_create(&GateLabels { gate, cause }).inc();
     }
+}
+
+fn decision(of: &EnvelopeId, channel: &ChannelName, what: &'static str, why: &'static str) -> Decision {
+    Decision::new(id(of).to_string(), word(channel).to_string(), what, why)
 }
 
 fn id(id: &EnvelopeId) -> Word<'_> {

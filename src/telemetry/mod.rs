@@ -8,4 +8,6 @@ pub mod events;
 pub mod gauges;
 pub mod logs;
 pub mod metrics;
+mod page;
+pub mod recent;
 pub mod status;

@@ -126,8 +126,8 @@ pub(super) fn going_on(out: &mut impl Write, admin: Option<SocketAddr>) -> anyho
     if let Some(address) = admin {
         writeln!(
             out,
-            "Look at http://{address}/metrics and http://{address}/readyz, which is not ready because of \
-             mail-version-2.",
+            "Look at http://{address}/ for what it is doing; it is not ready because of mail-version-2. Its \
+             metrics are at http://{address}/metrics.",
         )
         .context(OUTPUT)?;
     }
