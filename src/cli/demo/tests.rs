@@ -99,7 +99,7 @@ async fn a_stop_ends_a_demo_that_goes_on_and_keeps_its_verdict() {
     let exit = demo.play(demo.config(|_| None).unwrap(), false, &mut out, stop).await.unwrap();
     let shown = String::from_utf8(out).unwrap();
     assert_eq!(exit, Exit::Clean, "{shown}");
-    assert!(shown.contains("/readyz") && shown.contains("delivered   fresh-2"), "{shown}");
+    assert!(shown.contains("/metrics") && shown.contains("delivered   fresh-2"), "{shown}");
 }
 
 #[tokio::test]
