@@ -247,7 +247,41 @@ mod tests {
         assert_eq!(retry_after(&HeaderMap::new(), Utc::now()), None);
     }
 
+    /// A chunk holds one byte and takes six on the wire.
+    static CRUMBS: hostile::Flood = hostile::Flood {
+        what: "a byte a chunk",
+        head: "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        again: "1\r\n \r\n",
+    };
+
+    #[tokio::test]
+    async fn a_body_that_comes_a_byte_a_chunk_is_cut_at_its_cap_too() {
+        let peer = hostile::Peer::flooding(&CRUMBS).await;
+        let client = client_builder().build().unwrap();
+        let response = client.get(&peer.base).send().await.unwrap();
+        assert!(matches!(read_capped(response, BODY_CAP).await, Err(BodyError::TooLarge(BODY_CAP))));
+        peer.was_cut_at(6 * BODY_CAP, CRUMBS.what).await;
+    }
+
     proptest! {
+        #[test]
+        fn no_bytes_in_a_header_panic_or_wait_longer_than_the_cap(
+            value in proptest::collection::vec(any::<u8>(), 0..40),
+            dated in "(Sun|Mon|Fri), [0-9]{2} (Jan|Feb|Dec) [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT",
+            now in any::<i64>(),
+        ) {
+            let now = DateTime::from_timestamp_millis(now).unwrap_or(DateTime::<Utc>::MAX_UTC);
+            for value in [&value[..], dated.as_bytes()] {
+                let Ok(value) = HeaderValue::from_bytes(value) else { continue };
+                let headers = HeaderMap::from_iter([(RETRY_AFTER, value.clone()), (DATE, value)]);
+                prop_assert!(retry_after(&headers, now).unwrap_or_default() <= RETRY_AFTER_CAP);
+                if let Some(date) = date(&headers) {
+                    // Whoever compares clocks takes it from the time.
+                    prop_assert_eq!(date + (now - date), now);
+                }
+            }
+        }
+
         #[test]
         fn no_retry_after_waits_longer_than_the_cap(value in "[ -~]{0,40}") {
             prop_assert!(asked(&value).unwrap_or_default() <= RETRY_AFTER_CAP);

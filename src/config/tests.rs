@@ -290,6 +290,32 @@ fn every_example_and_every_default_that_is_a_value_is_taken() {
 
 proptest! {
     #[test]
+    fn no_file_of_a_secret_panics_and_no_problem_quotes_it(
+        secret in proptest::sample::select(&["INTERNAL_OUTBOX_TOKEN", "RESEND_API_KEY", "VAPID_PRIVATE_KEY"][..]),
+        around in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let mut file = NamedTempFile::new().unwrap();
+        file.write_all(&[&around[..], b"marker", &around].concat()).unwrap();
+        let name = format!("{secret}_FILE");
+        if let Err(problems) = Config::read(&env(&[(secret, ""), (&name, file.path().to_str().unwrap())])) {
+            prop_assert!(problems.iter().all(|problem| !problem.to_string().contains("marker")));
+            prop_assert!(problems.iter().all(|problem| problem.variable == secret));
+        }
+    }
+
+    /// As [`no_value_panics_and_no_problem_quotes_one`], with values that are almost some.
+    #[test]
+    fn no_value_that_is_almost_one_panics(
+        index in 0..variables::ALL.len(),
+        value in "-?[0-9]{1,40}(ns|ms|s|m|h|days|y)?|https?://[\\PC]{0,20}|[\\PC]{0,9}<?[\\PC]{1,5}@[\\PC]{1,5}>?|/[\\PC]{0,9}|[a-z]{1,9}(,[a-z]{0,9}){0,3}|[0-9.:\\[\\]]{1,20}",
+    ) {
+        let variable = &variables::ALL[index];
+        if let Err(problems) = Config::read(&env(&[(variable.name, &value)])) {
+            prop_assert!(problems.iter().any(|problem| problem.variable == variable.name));
+        }
+    }
+
+    #[test]
     fn no_value_panics_and_no_problem_quotes_one(
         index in 0..variables::ALL.len(),
         value in "[\\PC]{0,30}",

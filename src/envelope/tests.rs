@@ -104,7 +104,32 @@ fn nothing_personal_is_in_debug_or_in_an_error() {
     assert!(!format!("{:?}", read(&bad.to_string())).contains(marker));
 }
 
+fn any_json() -> impl Strategy<Value = Value> {
+    let number = prop_oneof![any::<i64>().prop_map(Value::from), any::<f64>().prop_map(Value::from)];
+    let date =
+        "[+-]?[0-9]{4,6}-(02|12)-[0-9]{2}T[0-9]{2}:59:[0-9]{2}(\\.[0-9]{0,12})?(Z|[+-][0-9]{2}:[0-9]{2})";
+    let text = prop_oneof!["[\\s\\S]{0,20}", date].prop_map(Value::from);
+    let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), number, text];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        let list = proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from);
+        let fields = proptest::collection::hash_map("[a-z_]{1,9}", inner, 0..4);
+        prop_oneof![list, fields.prop_map(|fields| Value::Object(fields.into_iter().collect()))]
+    })
+}
+
 proptest! {
+    #[test]
+    fn no_value_of_a_field_panics_and_what_is_wrong_is_said_of_that_field(at: proptest::sample::Index, value in any_json()) {
+        let names: Vec<String> = whole().as_object().unwrap().keys().cloned().collect();
+        let name = at.get(&names);
+        match read(&with(name, value).to_string()) {
+            Reading::Malformed { error, .. } => prop_assert!(error.field.starts_with(name.as_str()), "{error}"),
+            Reading::Unnamed { .. } => prop_assert_eq!(name, "id"),
+            Reading::Unreadable { version, .. } => prop_assert!(version.as_str().len() <= 1000),
+            Reading::Envelope(envelope) => prop_assert!(!envelope.id.as_str().is_empty()),
+        }
+    }
+
     #[test]
     fn no_text_makes_the_reader_panic(text in "[\\s\\S]{0,200}") {
         read(&text);

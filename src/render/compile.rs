@@ -10,7 +10,7 @@ use std::sync::Arc;
 use handlebars::Handlebars;
 
 use super::helpers;
-use super::inspect::{Rules, inspect};
+use super::inspect::{Rules, circle, inspect};
 use super::links::Links;
 use super::payload::PayloadSchema;
 use super::source::{EXAMPLE, Files, PARTIALS, Part, SCHEMA, TemplateError, TemplateErrors};
@@ -118,19 +118,21 @@ fn misplaced() -> String {
 
 fn inspect_all(registry: &Handlebars<'static>, html: bool, errors: &mut Vec<TemplateError>) {
     let has_partial = |name: &str| !name.contains('/') && registry.has_template(name);
-    let mut found: Vec<_> = registry
-        .get_templates()
-        .iter()
-        .flat_map(|(name, template)| {
-            let file = match name.contains('/') {
-                true => name.clone(),
-                false => format!("{PARTIALS}/{}/{name}.hbs", if html { "html" } else { "text" }),
-            };
-            inspect(template, Rules { html, has_partial: &has_partial })
-                .into_iter()
-                .map(move |(line, problem)| TemplateError::new(file.clone(), line, problem))
-        })
-        .collect();
+    let mut found = Vec::new();
+    for (name, template) in registry.get_templates() {
+        let is_partial = !name.contains('/');
+        let file = match is_partial {
+            false => name.clone(),
+            true => format!("{PARTIALS}/{}/{name}.hbs", if html { "html" } else { "text" }),
+        };
+        let mut problems = inspect(template, Rules { html, has_partial: &has_partial });
+        let via = is_partial.then(|| circle(name, registry.get_templates())).flatten();
+        problems.extend(via.map(|via| match via == name {
+            true => (None, "includes itself".to_owned()),
+            false => (None, format!("includes itself by way of {via}")),
+        }));
+        found.extend(problems.into_iter().map(|(line, problem)| TemplateError::new(&file, line, problem)));
+    }
     found.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     errors.append(&mut found);
 }

@@ -1,7 +1,9 @@
 //! What a template may not do, found by reading it rather than by a rendering that happens to get there.
 //!
 //! Owns [`inspect`]: nothing goes out unescaped, partials and helpers exist, and a URL in an attribute is
-//! one link helper, whole. It must not know a payload.
+//! one link helper, whole; and [`circle`]: no partial includes itself. It must not know a payload.
+
+use std::collections::{BTreeSet, HashMap};
 
 use handlebars::Template;
 use handlebars::template::{DecoratorTemplate, HelperTemplate, Parameter, TemplateElement, TemplateMapping};
@@ -10,6 +12,9 @@ use super::helpers;
 
 /// The attributes that a mail client loads or follows.
 const URL_ATTRIBUTES: [&str; 5] = ["href", "src", "background", "action", "srcset"];
+
+/// What a partial that is called as a block calls the block by.
+const PARTIAL_BLOCK: &str = "@partial-block";
 
 /// Which rules a template is read by.
 #[derive(Clone, Copy)]
@@ -53,6 +58,10 @@ fn walk(template: &Template, rules: Rules<'_>, problems: &mut Vec<Problem>) {
             TemplateElement::PartialExpression(it) | TemplateElement::PartialBlock(it) => {
                 partial(it, line, rules, problems);
             }
+            TemplateElement::DecoratorExpression(_) | TemplateElement::DecoratorBlock(_) => {
+                problems
+                    .push((line, "{{* }} has no meaning here: a partial is a file of its own".to_owned()));
+            }
             _ => {}
         }
     }
@@ -65,11 +74,11 @@ fn line_of(mapping: &TemplateMapping) -> Option<usize> {
 }
 
 fn partial(it: &DecoratorTemplate, line: Option<usize>, rules: Rules<'_>, problems: &mut Vec<Problem>) {
-    if let Some(name) = it.name.as_name()
-        && name != "@partial-block"
-        && !(rules.has_partial)(name)
-    {
-        problems.push((line, format!("there is no partial {name}")));
+    match it.name.as_name() {
+        Some(PARTIAL_BLOCK) => {}
+        Some(name) if (rules.has_partial)(name) => {}
+        Some(name) => problems.push((line, format!("there is no partial {name}"))),
+        None => problems.push((line, "a partial is called by its name, and no data chooses it".to_owned())),
     }
     if let Some(inner) = &it.template {
         walk(inner, rules, problems);
@@ -90,6 +99,39 @@ fn helper(it: &HelperTemplate, line: Option<usize>, rules: Rules<'_>, problems: 
             && let TemplateElement::Expression(inner) = inner.element.as_ref()
         {
             helper(inner, line, rules, problems);
+        }
+    }
+}
+
+/// The partial by way of which the partial `name` includes itself, which may be itself. Rendering such a one
+/// would end the process, its stack used up.
+pub(super) fn circle<'a>(name: &'a str, templates: &'a HashMap<String, Template>) -> Option<&'a str> {
+    let mut seen = BTreeSet::from([name]);
+    let mut next = vec![name];
+    while let Some(via) = next.pop() {
+        let mut included = Vec::new();
+        if let Some(template) = templates.get(via) {
+            includes(template, &mut included);
+        }
+        if included.contains(&name) {
+            return Some(via);
+        }
+        next.extend(included.into_iter().filter(|included| seen.insert(included)));
+    }
+    None
+}
+
+fn includes<'a>(template: &'a Template, found: &mut Vec<&'a str>) {
+    for element in &template.elements {
+        match element {
+            TemplateElement::HelperBlock(it) => {
+                it.template.iter().chain(&it.inverse).for_each(|inner| includes(inner, found));
+            }
+            TemplateElement::PartialExpression(it) | TemplateElement::PartialBlock(it) => {
+                found.extend(it.name.as_name());
+                it.template.iter().for_each(|inner| includes(inner, found));
+            }
+            _ => {}
         }
     }
 }
@@ -191,6 +233,7 @@ mod tests {
             (Some(2), "there is no partial missing".to_owned())
         );
         assert_eq!(one("{{#if (equals a b)}}x{{/if}}"), (Some(1), "there is no helper equals".to_owned()));
+        assert!(one("{{#*inline \"item\"}}{{{x}}}{{/inline}}").1.contains("a file of its own"));
         assert_eq!(one("{{shout x}}"), (Some(1), "there is no helper shout".to_owned()));
         assert!(problems("{{> item}}{{plain_field}}{{lines x}}{{#if (eq a 1)}}{{/if}}").is_empty());
     }

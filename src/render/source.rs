@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
+use std::fs::{self, Metadata};
+use std::io;
 use std::path::Path;
 
 use rust_embed::RustEmbed;
@@ -20,6 +21,9 @@ pub(super) const SCHEMA: &str = "payload.schema.json";
 
 /// The sample envelope, in each template's folder.
 pub(super) const EXAMPLE: &str = "example.json";
+
+/// The most bytes of a file: ten times what a mail may have.
+const FILE_CAP: u64 = 1024 * 1024;
 
 /// `partials/html/name.hbs`: nothing lies deeper.
 const DEEPEST: usize = 3;
@@ -138,19 +142,19 @@ fn read_folder(
             continue;
         }
         let path = format!("{prefix}{name}");
-        let is_folder = match fs::metadata(entry.path()) {
-            Ok(metadata) => metadata.is_dir(),
+        let metadata = match fs::metadata(entry.path()) {
+            Ok(metadata) => metadata,
             Err(error) => {
                 errors.push(unreadable(&entry.path(), &error));
                 continue;
             }
         };
-        if is_folder {
+        if metadata.is_dir() {
             if depth > 1 {
                 read_folder(&entry.path(), &format!("{path}/"), depth - 1, files, errors);
             }
         } else if is_of_a_template(&name) {
-            match fs::read(entry.path()) {
+            match read_file(&entry.path(), &metadata) {
                 Ok(content) => insert(path, content, files, errors),
                 Err(error) => errors.push(unreadable(&entry.path(), &error)),
             }
@@ -158,11 +162,22 @@ fn read_folder(
     }
 }
 
+/// A file that is one: a pipe would be waited for, and a device may have no end.
+fn read_file(path: &Path, metadata: &Metadata) -> io::Result<Vec<u8>> {
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if metadata.len() > FILE_CAP {
+        return Err(io::Error::other(format!("it is larger than {FILE_CAP} bytes")));
+    }
+    fs::read(path)
+}
+
 fn is_of_a_template(file: &str) -> bool {
     file.ends_with(".hbs") || file.ends_with(".json")
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> TemplateError {
+fn unreadable(path: &Path, error: &io::Error) -> TemplateError {
     TemplateError::new(path.display().to_string(), None, format!("cannot be read: {error}"))
 }
 

@@ -109,6 +109,12 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_timecode_reads_back_whatever_the_number(milliseconds: u64) {
+            let read = timecode(milliseconds).split(':').fold(0, |sum, part| sum * 60 + part.parse::<u64>().unwrap());
+            prop_assert_eq!(read, milliseconds / 1000);
+        }
+
+        #[test]
         fn an_excerpt_is_one_line_and_never_longer_than_asked(text in "[\\s\\S]{0,80}", most in 1usize..60) {
             let cut = excerpt(&text, most);
             prop_assert!(cut.chars().count() <= most, "{cut:?}");

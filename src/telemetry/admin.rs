@@ -412,6 +412,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn no_bytes_in_the_place_of_a_request_end_the_server() {
+        let served = serve(working()).await;
+        let mut draws = proptest::test_runner::TestRunner::deterministic();
+        let bytes = proptest::collection::vec(proptest::num::u8::ANY, 0..100);
+        for begins in ["", "GET /", "GET /healthz HTTP/1.1\r\n", "POST /metrics HTTP/1.1\r\ncontent-length: "]
+        {
+            for _ in 0..16 {
+                let drawn = proptest::strategy::Strategy::new_tree(&bytes, &mut draws).unwrap();
+                let drawn = proptest::strategy::ValueTree::current(&drawn);
+                let mut client = dawdler(served.address, &[begins.as_bytes(), &drawn].concat()).await;
+                client.shutdown().await.ok();
+                let mut answer = Vec::new();
+                // A reset is an answer too.
+                client.read_to_end(&mut answer).await.ok();
+                assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{answer:?}");
+            }
+        }
+        assert_eq!(served.get("/healthz").await.0, 200);
+    }
+
+    #[tokio::test]
     async fn a_page_is_served_to_whoever_asks_one_request_after_the_other() {
         let served = serve(working()).await;
         let client = client_builder().build().unwrap();

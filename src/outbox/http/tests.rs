@@ -299,6 +299,21 @@ proptest! {
         prop_assert_eq!(percent_decode_str(segment).decode_utf8().unwrap(), text);
     }
 
+    /// Each element is of a page's form and holds what it likes.
+    #[test]
+    fn no_page_is_larger_than_the_limit_and_no_element_makes_the_reader_panic(
+        listed in proptest::collection::vec("null|-?[0-9]{1,30}|[0-9]e[0-9]{1,3}|\\{\"id\": ?\"\\PC{0,9}\"\\}|\\[{0,9}\\]{0,9}", 0..20),
+        times in 1_usize..100,
+    ) {
+        let body = format!(r#"{{"envelopes":[{}]}}"#, vec![listed.join(","); times].join(","));
+        let Ok(elements) = elements(body.as_bytes()) else { return Ok(()) };
+        prop_assert!(elements.len() <= PAGE_ELEMENTS);
+        for element in elements {
+            let unnamed = matches!(element.read(), Reading::Unnamed { .. });
+            prop_assert_eq!(unnamed, element.id().is_none());
+        }
+    }
+
     #[test]
     fn no_body_makes_the_client_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = (elements(&body).is_ok(), acked(&body, AckStatus::Failed).is_ok());

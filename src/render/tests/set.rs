@@ -3,6 +3,8 @@
 use super::*;
 use std::fs;
 use std::path::Path;
+
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 fn write(directory: &Path, file: &str, text: &str) {
@@ -293,4 +295,104 @@ fn optional_fields_are_null_at_every_depth_and_through_every_reference() {
     write(directory.path(), "notice.v1/example.json", &envelope.to_string());
     let mail = load(&directory).unwrap().current().mail(&read(&envelope)).unwrap();
     assert_eq!(mail.text, "[|][|B][C|]");
+}
+
+#[test]
+fn partials_that_include_each_other_are_refused_before_they_are_rendered() {
+    let directory = with_notice();
+    write(directory.path(), "partials/text/a.hbs", "x{{#if payload.flag}}{{> b}}{{/if}}");
+    write(directory.path(), "partials/text/b.hbs", "{{#> c}}{{> a}}{{/c}}");
+    write(directory.path(), "partials/text/c.hbs", "{{> @partial-block}}");
+    write(directory.path(), "partials/html/a.hbs", "{{> a}}");
+    write(directory.path(), "notice.v1/email.text.hbs", "{{> a}}{{> (lookup payload \"title\")}}");
+    let expected = [
+        "notice.v1/email.text.hbs:1: a partial is called by its name, and no data chooses it",
+        "partials/html/a.hbs: includes itself",
+        "partials/text/a.hbs: includes itself by way of b",
+        "partials/text/b.hbs: includes itself by way of a",
+    ];
+    let mut found = errors(&directory);
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_file_that_is_none_or_too_large_is_named_and_not_read() {
+    use std::os::unix::{fs::symlink, net::UnixListener};
+    let directory = with_notice();
+    symlink("/dev/zero", directory.path().join("notice.v1/endless.hbs")).unwrap();
+    let _socket = UnixListener::bind(directory.path().join("notice.v1/socket.hbs")).unwrap();
+    write(directory.path(), "notice.v1/email.text.hbs", &"x".repeat(1024 * 1024 + 1));
+    let mut found = errors(&directory);
+    found.sort();
+    assert_eq!(found.len(), 3, "{found:#?}");
+    for (found, ends) in found.iter().zip([
+        "email.text.hbs: cannot be read: it is larger than 1048576 bytes",
+        "endless.hbs: cannot be read: it is no regular file",
+        "socket.hbs: cannot be read: it is no regular file",
+    ]) {
+        assert!(found.ends_with(ends), "{found}");
+    }
+}
+
+/// What stands in a file that is almost a template, a schema or a theme.
+fn almost() -> impl Strategy<Value = String> {
+    let words = [
+        "{{",
+        "}}",
+        "{{{",
+        "}}}",
+        "{{#if ",
+        "{{/if}}",
+        "{{#each ",
+        "{{/each}}",
+        "{{> ",
+        "{{!--",
+        "payload.title",
+        "this",
+        "../",
+        "@index",
+        "(",
+        ")",
+        "lookup ",
+        "raw",
+        "{{else}}",
+        "\"",
+        "<a href=",
+        "<",
+        ">",
+        "\n",
+        "~",
+        "\\{{",
+        "{\"type\":",
+        "\"$ref\":\"#\"",
+        "}",
+        "[",
+        "é",
+        "\u{2028}",
+        "{{timecode -1}}",
+        "1e400",
+        "|x|",
+        "as ",
+    ];
+    proptest::collection::vec(proptest::sample::select(words.to_vec()), 0..12)
+        .prop_map(|words| words.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_file_of_a_directory_panics_and_a_set_that_is_taken_renders_its_sample_or_says_why(
+        at in any::<proptest::sample::Index>(),
+        text in prop_oneof![almost(), "[\\s\\S]{0,60}"],
+    ) {
+        let directory = with_notice();
+        let folder = directory.path().join("notice.v1");
+        let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        fs::write(at.get(&files), text).unwrap();
+        if let Ok(library) = load(&directory) {
+            library.current().mail(&read(&notice())).ok();
+            library.current().notification(&read(&notice())).ok();
+        }
+    }
 }
