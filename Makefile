@@ -7,7 +7,7 @@ TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/delivery-worker/tools
 CARGO_DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all test-storm test-unit bench lint deny install
+.PHONY: help demo build test test-all test-storm test-unit man bench lint deny install
 
 help: ## Say what can be made.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
@@ -42,9 +42,13 @@ deny:
 	@test -x "$(TOOLS)/bin/cargo-deny" || $(CARGO) install --locked cargo-deny@$(CARGO_DENY_VERSION) --root "$(TOOLS)"
 	"$(TOOLS)/bin/cargo-deny" --locked check bans licenses sources
 
-install: ## Put binary and unit in place; needs root, touches no configuration.
+man: build ## Write the manual pages into target/man.
+	target/release/delivery-worker man target/man
+
+install: ## Put binary, unit and manual pages in place; needs root, touches no configuration.
 	install -D -m 755 target/release/delivery-worker "$(DESTDIR)$(PREFIX)/bin/delivery-worker"
 	install -D -m 644 deploy/systemd/delivery-worker.service "$(DESTDIR)/etc/systemd/system/delivery-worker.service"
+	target/release/delivery-worker man "$(DESTDIR)$(PREFIX)/share/man/man1"
 	sed -i 's|^ExecStart=/usr/local/|ExecStart=$(PREFIX)/|' "$(DESTDIR)/etc/systemd/system/delivery-worker.service"
 
 bench: ## Measure what the worker costs: rate, CPU, memory, idle.

@@ -15,6 +15,7 @@ use crate::render::{Library, Links, TemplateErrors};
 use crate::telemetry::logs;
 
 pub mod demo;
+pub mod man;
 pub mod render;
 pub mod run;
 pub mod vapid;
@@ -45,6 +46,9 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Show what one envelope becomes, without sending anything
     Render(render::RenderArgs),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(man::ManArgs),
     /// Make a VAPID key pair for push, or print the public half of the configured one
     Vapid(vapid::VapidArgs),
 }
@@ -73,6 +77,17 @@ impl Exit {
         }
     }
 }
+
+/// Every way to end, with what it means to an operator.
+const EXITS: [(Exit, &str); 4] = [
+    (Exit::Clean, "Clean; what was never begun is still pending at the app."),
+    (Exit::Failed, "Failed."),
+    (
+        Exit::Unfinished,
+        "A send was cut, or a known outcome is not acked; for drain also: something due is left.",
+    ),
+    (Exit::Misconfigured, "The configuration or the command line is wrong."),
+];
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
@@ -137,6 +152,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Drain => return run::run(Mode::Drain),
         Command::Demo(args) => return demo::run(&args, |name| std::env::var(name).ok(), out),
         Command::Render(args) => render::run(&args, config::rendering(&Environment::of_process())?, out)?,
+        Command::Man(args) => man::run(&args)?,
         Command::Vapid(args) => vapid::run(&args, &Environment::of_process(), out)?,
     }
     Ok(Exit::Clean)
