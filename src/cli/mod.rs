@@ -14,6 +14,7 @@ use crate::engine::Mode;
 use crate::render::{Library, Links, TemplateErrors};
 use crate::telemetry::logs;
 
+pub mod check;
 pub mod demo;
 pub mod man;
 pub mod render;
@@ -44,6 +45,11 @@ enum Command {
     /// is read from the environment but RUST_LOG and DELIVERY_LOG_FORMAT: RUST_LOG=info shows the worker's
     /// own log too.
     Demo(demo::DemoArgs),
+    /// Look at everything that the worker needs, and say what to do where it is not as it should be
+    ///
+    /// Nothing is sent and nothing is acked. The exit code is 1 if a line fails, and 78 if the configuration is
+    /// wrong.
+    Check(check::CheckArgs),
     /// Show what one envelope becomes, without sending anything
     Render(render::RenderArgs),
     /// Write the manual pages
@@ -150,6 +156,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Run => return run::run(Mode::Daemon),
         Command::Drain => return run::run(Mode::Drain),
+        Command::Check(args) => return check::run(&args, &Environment::of_process(), out),
         Command::Demo(args) => return demo::run(&args, |name| std::env::var(name).ok(), out),
         Command::Render(args) => render::run(&args, config::rendering(&Environment::of_process())?, out)?,
         Command::Man(args) => man::run(&args)?,

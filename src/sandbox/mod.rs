@@ -25,6 +25,9 @@ pub use self::seam::Seam;
 pub use self::server::Server;
 use crate::clock::{Clock, SystemClock};
 
+/// What mail is sent from.
+const MAIL_DOMAIN: &str = "mail.example.com";
+
 /// How to start a [`Sandbox`]. The secrets in it are made up and protect nothing.
 #[derive(Clone)]
 pub struct Options {
@@ -105,7 +108,7 @@ impl Sandbox {
             ("APP_ORIGIN", examples::APP_ORIGIN.to_owned()),
             ("RESEND_BASE_URL", self.resend.server().url()),
             ("RESEND_API_KEY", self.resend_api_key.clone()),
-            ("MAIL_FROM", "Marginalia <digest@mail.example.com>".to_owned()),
+            ("MAIL_FROM", format!("Marginalia <digest@{MAIL_DOMAIN}>")),
             ("VAPID_PRIVATE_KEY", self.push.vapid().private.clone()),
             ("VAPID_SUBJECT", "mailto:ops@example.com".to_owned()),
             ("PUSH_ALLOW_PRIVATE_ENDPOINTS", "true".to_owned()),

@@ -27,6 +27,7 @@ const MAY_KNOW: [(&str, &[&str]); 13] = [
             "engine",
             "envelope",
             "http",
+            "outbox",
             "outcome",
             "render",
             "sandbox",

@@ -17,7 +17,7 @@ use axum::extract::State;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::json;
 
@@ -62,7 +62,10 @@ impl Resend {
             faults: Faults::new(Endpoint::Mail, journal.clone()),
             journal,
         });
-        let router = Router::new().route("/emails", post(send)).with_state(Arc::clone(&provider));
+        let router = Router::new()
+            .route("/emails", post(send))
+            .route("/domains", get(domains))
+            .with_state(Arc::clone(&provider));
         Ok(Resend { provider, server: Server::start(Server::bind(port).await?, router)? })
     }
 
@@ -117,6 +120,17 @@ impl IntoResponse for Refusal {
                 let body = json!({"statusCode": status.as_u16(), "name": name, "message": message});
                 (status, Json(body)).into_response()
             }
+        }
+    }
+}
+
+/// The account's one domain, verified (<https://resend.com/docs/api-reference/domains/list-domains>).
+async fn domains(State(provider): State<Arc<Provider>>, headers: HeaderMap) -> Response {
+    match provider.check_caller(&headers) {
+        Err(refusal) => refusal.into_response(),
+        Ok(()) => {
+            let domain = json!({"id": "d-1", "name": super::MAIL_DOMAIN, "status": "verified"});
+            Json(json!({"object": "list", "has_more": false, "data": [domain]})).into_response()
         }
     }
 }

@@ -1,0 +1,165 @@
+//! What the preflight asks of the seam: one page of each channel, as large as the worker would ask for.
+//!
+//! Owns the reading of the answer. A page changes nothing at the app, and nothing is acked.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+
+use super::report::Line;
+use crate::envelope::{ChannelName, Reading};
+use crate::outbox::{HttpSeam, Page, Seam, SeamError};
+
+const TOPIC: &str = "seam";
+const CLOCK: &str = "clock";
+/// What the engine bears before it holds back whatever seems to be expired.
+const SKEW_LIMIT: i64 = 60;
+/// What no synchronised clock shows.
+const SKEW_ODD: i64 = 5;
+
+/// Asks for a page of each of `channels`.
+pub(super) async fn check(seam: &HttpSeam, channels: &[ChannelName], limit: u16) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut clock = None;
+    for channel in channels {
+        let began = Instant::now();
+        let answer = seam.pending(channel, limit).await;
+        match &answer {
+            Ok(page) => {
+                lines.extend(page_lines(channel, page, limit, began.elapsed()));
+                clock = page.date.map(|date| skew(date, Utc::now())).or(clock);
+            }
+            Err(error) => {
+                lines.push(Line::fail(TOPIC, format!("{channel}: {error}"), mend(error)));
+                // Another channel's page would fail alike.
+                break;
+            }
+        }
+    }
+    lines.extend(clock);
+    lines
+}
+
+fn page_lines(channel: &ChannelName, page: &Page, limit: u16, took: Duration) -> Vec<Line> {
+    let count = page.elements.len();
+    let more = if count >= usize::from(limit) { " or more" } else { "" };
+    let mut lines = vec![Line::ok(
+        TOPIC,
+        format!("{channel}: {count}{more} pending, answered in {} ms", took.as_millis()),
+    )];
+    let readings: Vec<Reading> = page.elements.iter().map(|element| element.read()).collect();
+    let versions = readings.iter().filter(|r| matches!(r, Reading::Unreadable { .. })).count();
+    let broken =
+        readings.iter().filter(|r| matches!(r, Reading::Malformed { .. } | Reading::Unnamed { .. })).count();
+    if versions > 0 {
+        let what = format!("{channel}: {versions} of a schema version that this build does not read");
+        lines.push(Line::warn(TOPIC, what, "upgrade the worker: they wait until then"));
+    }
+    if broken > 0 {
+        let what = format!("{channel}: {broken} malformed, which will be failed or passed over");
+        lines.push(Line::warn(TOPIC, what, "look at what the app writes: the worker's log names the fields"));
+    }
+    lines
+}
+
+fn skew(seam: DateTime<Utc>, here: DateTime<Utc>) -> Line {
+    let ahead = (here - seam).num_seconds();
+    let side = if ahead < 0 { "behind" } else { "ahead of" };
+    let what = format!("this machine's clock is {} s {side} the seam's", ahead.abs());
+    match ahead.abs() {
+        0..=SKEW_ODD => Line::ok(CLOCK, "this machine's clock and the seam's agree"),
+        odd if odd <= SKEW_LIMIT => Line::warn(CLOCK, what, "see that both synchronise: timedatectl"),
+        _ => Line::fail(CLOCK, what, "synchronise the one that is wrong: nothing expires until they agree"),
+    }
+}
+
+fn mend(error: &SeamError) -> &'static str {
+    match error {
+        SeamError::Unreachable(_) => "see that the app runs, and that OUTBOX_BASE_URL leads to it from here",
+        SeamError::TokenRefused => "give INTERNAL_OUTBOX_TOKEN the app's own value",
+        SeamError::Forbidden => "let this machine through whatever stands before the app",
+        SeamError::NotReady => "configure the token at the app",
+        SeamError::Redirected { .. } => "set OUTBOX_BASE_URL to where the redirect leads, if that is the app",
+        SeamError::Refused(_) => {
+            "lower OUTBOX_PAGE_LIMIT, if the app takes no such limit; look at the app's log"
+        }
+        SeamError::Status(_) => "look at the app's log",
+        SeamError::Unreadable => "see that OUTBOX_BASE_URL is the app's, with its path prefix",
+        SeamError::TooLarge(_) => "lower OUTBOX_PAGE_LIMIT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::SecretString;
+    use serde_json::json;
+
+    use super::super::report::Level;
+    use super::*;
+    use crate::outbox::Settings;
+    use crate::sandbox::{Fault, Options, Sandbox, examples};
+
+    async fn lines(sandbox: &Sandbox, token: &str, limit: u16) -> Vec<Line> {
+        let settings = Settings {
+            base_url: sandbox.seam.server().url().parse().unwrap(),
+            token: SecretString::from(token.to_owned()),
+            token_header: "x-internal-token".parse().unwrap(),
+        };
+        check(
+            &HttpSeam::new(settings).unwrap(),
+            &[ChannelName::new("email"), ChannelName::new("push")],
+            limit,
+        )
+        .await
+    }
+
+    fn levels(lines: &[Line]) -> Vec<Level> {
+        lines.iter().map(|line| line.level).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_pending_is_counted_by_channel_and_nothing_is_acked() {
+        let sandbox = Sandbox::start(Options::default()).await.unwrap();
+        sandbox.seam.enqueue(examples::digest("a", "a@example.com"));
+        let lines = lines(&sandbox, "sandbox-token", 1).await;
+        assert_eq!(levels(&lines), [Level::Ok, Level::Ok, Level::Ok], "{lines:#?}");
+        assert!(lines[0].what.starts_with("email: 1 or more pending"), "{lines:#?}");
+        assert!(lines[1].what.starts_with("push: 0 pending"), "{lines:#?}");
+        assert_eq!(lines[2].topic, "clock");
+        assert_eq!(sandbox.journal.log().acks().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_the_worker_could_not_read_is_a_warning() {
+        let sandbox = Sandbox::start(Options::default()).await.unwrap();
+        sandbox.seam.enqueue(examples::digest("a", "a@example.com").set("/schema_version", "2"));
+        sandbox.seam.enqueue(json!({"id": "x", "channel": "email", "kind": 42}));
+        let lines = lines(&sandbox, "sandbox-token", 500).await;
+        assert_eq!(levels(&lines)[..3], [Level::Ok, Level::Warn, Level::Warn], "{lines:#?}");
+    }
+
+    #[tokio::test]
+    async fn each_trouble_is_one_line_with_its_mend() {
+        let sandbox = Sandbox::start(Options::default()).await.unwrap();
+        let refused = lines(&sandbox, "another", 500).await;
+        assert_eq!(levels(&refused), [Level::Fail]);
+        assert!(refused[0].mend.as_deref().unwrap().contains("INTERNAL_OUTBOX_TOKEN"));
+        sandbox.seam.page_faults().add(Fault::redirect("https://elsewhere.test/"));
+        let redirected = lines(&sandbox, "sandbox-token", 500).await;
+        assert!(redirected[0].what.contains("https://elsewhere.test"), "{redirected:#?}");
+        sandbox.seam.server().stop().await;
+        let away = lines(&sandbox, "sandbox-token", 500).await;
+        assert!(away[0].what.contains("out of reach (connect)"), "{away:#?}");
+    }
+
+    #[test]
+    fn a_clock_is_judged_by_how_far_it_is_off() {
+        let here: DateTime<Utc> = "2026-08-03T06:00:00Z".parse().unwrap();
+        for (off, level) in
+            [(0, Level::Ok), (-5, Level::Ok), (6, Level::Warn), (-60, Level::Warn), (61, Level::Fail)]
+        {
+            assert_eq!(skew(here + chrono::TimeDelta::seconds(off), here).level, level, "{off}");
+        }
+        assert!(skew(here + chrono::TimeDelta::days(1), here).what.contains("86400 s behind"));
+    }
+}
