@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, Metadata};
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
 use rust_embed::RustEmbed;
@@ -142,19 +142,19 @@ fn read_folder(
             continue;
         }
         let path = format!("{prefix}{name}");
-        let metadata = match fs::metadata(entry.path()) {
-            Ok(metadata) => metadata,
+        let is_folder = match fs::metadata(entry.path()) {
+            Ok(metadata) => metadata.is_dir(),
             Err(error) => {
                 errors.push(unreadable(&entry.path(), &error));
                 continue;
             }
         };
-        if metadata.is_dir() {
+        if is_folder {
             if depth > 1 {
                 read_folder(&entry.path(), &format!("{path}/"), depth - 1, files, errors);
             }
         } else if is_of_a_template(&name) {
-            match read_file(&entry.path(), &metadata) {
+            match read_file(&entry.path()) {
                 Ok(content) => insert(path, content, files, errors),
                 Err(error) => errors.push(unreadable(&entry.path(), &error)),
             }
@@ -162,15 +162,14 @@ fn read_folder(
     }
 }
 
-/// A file that is one: a pipe would be waited for, and a device may have no end.
-fn read_file(path: &Path, metadata: &Metadata) -> io::Result<Vec<u8>> {
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    if metadata.len() > FILE_CAP {
+/// Reads no further than the cap, whatever the size is said to be: a device may have no end.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(path)?.take(FILE_CAP + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > FILE_CAP {
         return Err(io::Error::other(format!("it is larger than {FILE_CAP} bytes")));
     }
-    fs::read(path)
+    Ok(content)
 }
 
 fn is_of_a_template(file: &str) -> bool {

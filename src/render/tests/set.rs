@@ -317,21 +317,16 @@ fn partials_that_include_each_other_are_refused_before_they_are_rendered() {
 }
 
 #[test]
-fn a_file_that_is_none_or_too_large_is_named_and_not_read() {
-    use std::os::unix::{fs::symlink, net::UnixListener};
+fn a_file_without_end_is_named_and_not_read() {
     let directory = with_notice();
-    symlink("/dev/zero", directory.path().join("notice.v1/endless.hbs")).unwrap();
-    let _socket = UnixListener::bind(directory.path().join("notice.v1/socket.hbs")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", directory.path().join("notice.v1/endless.hbs")).unwrap();
     write(directory.path(), "notice.v1/email.text.hbs", &"x".repeat(1024 * 1024 + 1));
     let mut found = errors(&directory);
     found.sort();
-    assert_eq!(found.len(), 3, "{found:#?}");
-    for (found, ends) in found.iter().zip([
-        "email.text.hbs: cannot be read: it is larger than 1048576 bytes",
-        "endless.hbs: cannot be read: it is no regular file",
-        "socket.hbs: cannot be read: it is no regular file",
-    ]) {
-        assert!(found.ends_with(ends), "{found}");
+    assert_eq!(found.len(), 2, "{found:#?}");
+    for (found, file) in found.iter().zip(["email.text.hbs", "endless.hbs"]) {
+        let ends = format!("{file}: cannot be read: it is larger than 1048576 bytes");
+        assert!(found.ends_with(&ends), "{found}");
     }
 }
 
