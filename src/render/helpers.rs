@@ -2,7 +2,8 @@
 //!
 //! Links: `app_link PATH` (without a path: the front page), `graph_link REF`, `unsubscribe_link`. A
 //! template never writes a URL together itself. Words: `plural N ONE MANY`, `total LIST FIELD` (the
-//! elements of that field of each element), `timecode MILLISECONDS`, `excerpt TEXT CHARACTERS`, `line TEXT` (all of it
+//! elements of that field of each element), `timecode MILLISECONDS`, `days INSTANT COUNT` (so many days up to that of
+//! the instant, in UTC), `excerpt TEXT CHARACTERS`, `line TEXT` (all of it
 //! in one line), `choose WORD a=TEXT b=TEXT other=TEXT` (by what WORD is; `other` for words that nobody knew
 //! of), and in HTML `lines TEXT` (its line ends kept as `<br>`). `if` and `unless` are strict here: a field that the payload's
 //! schema does not declare is an error and not a false. No helper reads anything but its arguments and the
@@ -10,6 +11,7 @@
 
 use std::sync::Arc;
 
+use chrono::DateTime;
 use handlebars::{
     Context, Handlebars, Helper, HelperDef, HelperResult, JsonTruthy, Output, RenderContext, RenderError,
     RenderErrorReason, Renderable, ScopedJson,
@@ -24,7 +26,7 @@ use super::text;
 pub(super) const LINKS: [&str; 3] = ["app_link", "graph_link", UNSUBSCRIBE];
 
 /// Every helper that a template may use, handlebars' own among them.
-pub(super) const KNOWN: [&str; 25] = [
+pub(super) const KNOWN: [&str; 26] = [
     "if",
     "unless",
     "each",
@@ -47,6 +49,7 @@ pub(super) const KNOWN: [&str; 25] = [
     "plural",
     "total",
     "timecode",
+    "days",
     "excerpt",
     "line",
     "choose",
@@ -87,6 +90,10 @@ pub(super) fn register(registry: &mut Handlebars<'static>, links: &Arc<Links>) {
         Ok(list.iter().filter_map(|it| it.get(field)?.as_array()).map(Vec::len).sum::<usize>().into())
     });
     computed(registry, "timecode", |h, _| Ok(text::timecode(whole(h, 0)?).into()));
+    computed(registry, "days", |h, _| {
+        let last = DateTime::parse_from_rfc3339(string(h, 0)?).map_err(|_| "takes an instant of RFC 3339")?;
+        Ok(text::days(last.to_utc().date_naive(), whole(h, 1)?).into())
+    });
     computed(registry, "line", |h, _| Ok(text::one_line(string(h, 0)?).into()));
     computed(registry, "choose", |h, _| {
         let chosen = given(h, 0)?.as_str().and_then(|word| h.hash_get(word));

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use chrono::SecondsFormat;
 use handlebars::{Context, Handlebars, RenderError, RenderErrorReason};
 use serde_json::json;
 use url::Url;
@@ -145,6 +146,7 @@ impl Template {
         Ok(Context::from(json!({
             "payload": payload,
             "consent_snapshot": { "cadence": envelope.consent.cadence },
+            "created_at": envelope.created_at.to_rfc3339_opts(SecondsFormat::Secs, true),
             UNSUBSCRIBE: unsubscribe.as_str(),
         })))
     }

@@ -2,6 +2,8 @@
 //!
 //! Pure functions over text. It must not know a template or a payload. Nothing here depends on a locale.
 
+use chrono::{Days, NaiveDate};
+
 /// Data on its way into HTML: clean, and safe in element content and in quoted attributes.
 pub(super) fn escape_html(data: &str) -> String {
     let mut out = String::with_capacity(data.len() + data.len() / 8);
@@ -68,6 +70,19 @@ pub(super) fn timecode(milliseconds: u64) -> String {
     }
 }
 
+/// So many days, the last of which is `last`, as one writes them: `Aug 3`, `Jul 28 – Aug 3`, `Aug 3 – 9`. The
+/// years stand there where there are two.
+pub(super) fn days(last: NaiveDate, count: u64) -> String {
+    let first = last.checked_sub_days(Days::new(count.saturating_sub(1))).unwrap_or(last);
+    let (from, to) = match (first.format("%Y").to_string(), first.format("%b %Y").to_string()) {
+        _ if first == last => return last.format("%b %-d").to_string(),
+        (year, _) if year != last.format("%Y").to_string() => ("%b %-d, %Y", "%b %-d, %Y"),
+        (_, month) if month == last.format("%b %Y").to_string() => ("%b %-d", "%-d"),
+        _ => ("%b %-d", "%b %-d"),
+    };
+    format!("{} – {}", first.format(from), last.format(to))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +120,21 @@ mod tests {
         assert_eq!(timecode(0), "0:00");
         assert_eq!(timecode(754_999), "12:34");
         assert_eq!(timecode(3_723_000), "1:02:03");
+    }
+
+    #[test]
+    fn days_are_written_as_one_writes_them() {
+        let days = |last: &str, count| days(last.parse().unwrap(), count);
+        assert_eq!(days("2026-08-03", 7), "Jul 28 – Aug 3");
+        assert_eq!(days("2026-08-09", 7), "Aug 3 – 9");
+        assert_eq!(days("2026-08-03", 1), "Aug 3");
+        assert_eq!(days("2026-01-04", 7), "Dec 29, 2025 – Jan 4, 2026");
+        assert_eq!(days("2028-03-01", 2), "Feb 29 – Mar 1");
+        assert_eq!(
+            days("2026-08-03", u64::MAX),
+            "Aug 3",
+            "before the calendar begins there is nothing to name"
+        );
     }
 
     proptest! {

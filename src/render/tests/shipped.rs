@@ -62,6 +62,47 @@ fn a_reader_can_tell_a_capture_of_their_own_from_a_pick_in_words() {
 }
 
 #[test]
+fn a_digest_says_which_days_it_is_of_in_utc() {
+    for (cadence, created_at, period) in [
+        ("weekly", "2026-08-03T06:00:00Z", "Jul 28 – Aug 3"),
+        ("weekly", "2026-08-04T05:00:00+14:00", "Jul 28 – Aug 3"),
+        ("weekly", "2026-01-03T23:00:00-05:00", "Dec 29, 2025 – Jan 4, 2026"),
+        ("daily", "2026-08-03T06:00:00Z", "Aug 3"),
+        ("hourly", "2026-08-03T06:00:00Z", "Aug 3"),
+    ] {
+        let mut envelope = digest();
+        envelope["consent_snapshot"]["cadence"] = json!(cadence);
+        envelope["created_at"] = json!(created_at);
+        let mail = mail(&envelope);
+        assert!(mail.html.contains(&format!(">{period}</p>")), "{}", mail.html);
+        assert_eq!(mail.text.lines().nth(1), Some(period));
+    }
+}
+
+/// What a finger can hit: 44 px high (WCAG 2.5.5), of the line and what is around it.
+#[test]
+fn every_link_of_a_mail_but_those_within_a_sentence_is_large_enough_for_a_finger() {
+    let pixels = |style: &str, name: &str| {
+        let value = style.split(';').find_map(|rule| rule.trim().strip_prefix(name)?.strip_prefix(':'))?;
+        value.split_whitespace().next()?.strip_suffix("px")?.parse::<u32>().ok()
+    };
+    for (name, _) in TEMPLATES {
+        let html = mail(&example(name)).html;
+        let links: Vec<&str> = html.split("<a ").skip(1).filter_map(|link| link.split('"').nth(3)).collect();
+        assert!(links.len() > 4, "{name}: {links:?}");
+        for style in links.iter().filter(|style| style.contains("inline-block")) {
+            // Where a link does not say its line's height, its paragraph's 20 px hold.
+            let height = pixels(style, "line-height").unwrap_or(20)
+                + 2 * pixels(style, "padding").unwrap_or(0)
+                + 2 * pixels(style, "border").unwrap_or(0);
+            assert!(height >= 44, "{name}: {height} px: {style}");
+        }
+        let inline = links.iter().filter(|style| !style.contains("inline-block")).count();
+        assert!(inline <= 1, "{name}: {inline} links are too small");
+    }
+}
+
+#[test]
 fn an_unknown_cadence_or_section_kind_reads_neutrally() {
     for (cadence, title) in [
         (json!("weekly"), "Your week"),
