@@ -5,6 +5,7 @@ use crate::envelope::{self, Reading};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
+mod clients;
 mod set;
 mod shipped;
 
