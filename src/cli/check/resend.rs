@@ -74,6 +74,11 @@ fn judge(status: StatusCode, body: &[u8], domain: &str) -> Vec<Line> {
                 "a key that may only send cannot read whether the sender's domain is verified",
             ),
         ],
+        403 if answer.name.is_empty() => vec![Line::fail(
+            TOPIC,
+            "something before Resend's API forbids it (403)",
+            "see what stands between: a proxy, a firewall, or RESEND_BASE_URL",
+        )],
         400 | 401 | 403 => vec![Line::fail(
             TOPIC,
             format!("Resend refuses the key ({})", status.as_u16()),
@@ -101,9 +106,14 @@ fn judge_domain(domains: &[Domain], more: bool, domain: &str) -> Line {
         Some(known) if known.status == "verified" => {
             Line::ok(DOMAIN, format!("{domain} is verified at Resend"))
         }
-        Some(_) => Line::fail(
+        Some(known) if known.status == "temporary_failure" => Line::warn(
             DOMAIN,
-            format!("{domain}, of MAIL_FROM, is not verified at Resend yet"),
+            format!("{domain}, of MAIL_FROM, was verified, and Resend no longer finds its DNS records"),
+            "put the records back that Resend shows for it",
+        ),
+        Some(known) => Line::fail(
+            DOMAIN,
+            format!("{domain}, of MAIL_FROM, is not verified at Resend{}", standing(&known.status)),
             "set the DNS records that Resend shows for it, and let Resend look again",
         ),
         None if more => Line::skip(DOMAIN, format!("{domain} is not among the account's first domains")),
@@ -114,6 +124,16 @@ fn judge_domain(domains: &[Domain], more: bool, domain: &str) -> Line {
             ),
             "add it at Resend, or send from one of the account's",
         ),
+    }
+}
+
+/// The states that Resend documents; any other word says no more.
+fn standing(status: &str) -> &'static str {
+    match status {
+        "not_started" => ": it has not been asked to look yet",
+        "pending" => ": it has not found the DNS records yet",
+        "failed" => ": it has not found the DNS records, and has given up looking",
+        _ => "",
     }
 }
 
@@ -133,7 +153,10 @@ mod tests {
             judged(200, &format!(r#"{{"data":[{{"id":"1","name":"{name}","status":"{status}"}}]}}"#))[1].0
         };
         assert_eq!(with("Mail.Example.com", "verified"), Level::Ok);
-        assert_eq!(with("mail.example.com", "pending"), Level::Fail);
+        for status in ["pending", "not_started", "failed", "a word of tomorrow"] {
+            assert_eq!(with("mail.example.com", status), Level::Fail, "{status}");
+        }
+        assert_eq!(with("mail.example.com", "temporary_failure"), Level::Warn);
         assert_eq!(with("example.com", "verified"), Level::Fail, "a subdomain counts as its own");
         assert_eq!(judged(200, r#"{"data":[],"has_more":true}"#)[1].0, Level::Skip);
     }
@@ -142,6 +165,15 @@ mod tests {
     fn a_key_that_may_only_send_is_good() {
         let body = r#"{"statusCode":401,"name":"restricted_api_key","message":"This API key is restricted"}"#;
         assert_eq!(judged(401, body), [(Level::Ok, "resend"), (Level::Skip, "domain")]);
+    }
+
+    #[test]
+    fn a_403_that_is_not_resends_is_not_taken_for_the_keys() {
+        let mend = |body: &str| {
+            judge(StatusCode::FORBIDDEN, body.as_bytes(), "mail.example.com").remove(0).mend.unwrap()
+        };
+        assert!(mend("error code: 1010").contains("a proxy"));
+        assert!(mend(r#"{"name":"suspended_api_key"}"#).contains("RESEND_API_KEY"));
     }
 
     #[test]

@@ -80,10 +80,8 @@ fn mend(error: &SeamError) -> &'static str {
         SeamError::Forbidden => "let this machine through whatever stands before the app",
         SeamError::NotReady => "configure the token at the app",
         SeamError::Redirected { .. } => "set OUTBOX_BASE_URL to where the redirect leads, if that is the app",
-        SeamError::Refused(_) => {
-            "lower OUTBOX_PAGE_LIMIT, if the app takes no such limit; look at the app's log"
-        }
-        SeamError::Status(_) => "look at the app's log",
+        SeamError::Status(422) => "lower OUTBOX_PAGE_LIMIT: the app takes no page as large",
+        SeamError::Status(_) | SeamError::Refused(_) => "look at the app's log",
         SeamError::Unreadable => "see that OUTBOX_BASE_URL is the app's, with its path prefix",
         SeamError::TooLarge(_) => "lower OUTBOX_PAGE_LIMIT",
     }
@@ -147,6 +145,9 @@ mod tests {
         sandbox.seam.page_faults().add(Fault::redirect("https://elsewhere.test/"));
         let redirected = lines(&sandbox, "sandbox-token", 500).await;
         assert!(redirected[0].what.contains("https://elsewhere.test"), "{redirected:#?}");
+        sandbox.seam.page_faults().add(Fault::answer(axum::http::StatusCode::UNPROCESSABLE_ENTITY));
+        let limited = lines(&sandbox, "sandbox-token", 500).await;
+        assert!(limited[0].mend.as_deref().unwrap().contains("OUTBOX_PAGE_LIMIT"), "{limited:#?}");
         sandbox.seam.server().stop().await;
         let away = lines(&sandbox, "sandbox-token", 500).await;
         assert!(away[0].what.contains("out of reach (connect)"), "{away:#?}");
