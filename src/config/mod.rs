@@ -92,6 +92,49 @@ impl Config {
     }
 }
 
+/// What of a configuration is good by itself, for a command that looks at each part.
+#[derive(Debug)]
+pub struct Parts {
+    /// The seam, where it is well set.
+    pub outbox: Option<outbox::Settings>,
+    /// What messages are made from, where that is well set.
+    pub rendering: Option<Rendering>,
+    /// The email channel, where it is configured and well set.
+    pub email: Option<email::Settings>,
+    /// The push channel, where it is configured and well set.
+    pub push: Option<push::Settings>,
+    /// The window, or what it is when it is not set.
+    pub page_limit: u16,
+    /// Where the admin server would listen, where that is well set and not off.
+    pub admin_addr: Option<SocketAddr>,
+}
+
+impl Parts {
+    /// Reads each part of `env` alone. What is wrong with one is left to [`Config::read`] to tell.
+    pub fn read(env: &Environment) -> Parts {
+        let page_limit =
+            alone(env, |reader| reader.or_default(&var::OUTBOX_PAGE_LIMIT, whole(1..=MOST_PER_PAGE)));
+        let admin_addr =
+            alone(env, |reader| reader.or_default(&var::DELIVERY_ADMIN_ADDR, values::listen_address));
+        Parts {
+            outbox: alone(env, read_outbox).ok(),
+            rendering: alone(env, read_rendering).ok(),
+            email: alone(env, read_email).ok(),
+            push: alone(env, read_push).ok(),
+            page_limit: page_limit.unwrap_or(MOST_PER_PAGE),
+            admin_addr: admin_addr.ok().flatten(),
+        }
+    }
+}
+
+impl From<Config> for Parts {
+    fn from(config: Config) -> Parts {
+        let Config { outbox, rendering, email, push, engine, admin_addr, .. } = config;
+        let page_limit = engine.page_limit;
+        Parts { outbox: Some(outbox), rendering: Some(rendering), email, push, page_limit, admin_addr }
+    }
+}
+
 /// What messages are made from, for a command that sends none.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use self::report::{Level, Line};
 use super::{Exit, Failure, library};
 use crate::channel::push;
-use crate::config::{Config, Environment, Rendering, Warning};
+use crate::config::{Config, Environment, Parts, Problem, Rendering, Warning};
 use crate::envelope::ChannelName;
 use crate::http::{self, BODY_CAP};
 use crate::outbox::{self, HttpSeam};
@@ -35,42 +35,55 @@ pub struct CheckArgs {
 /// # Errors
 /// The threads cannot be started, or nothing can be written.
 pub fn run(args: &CheckArgs, env: &Environment, out: &mut impl Write) -> Result<Exit, Failure> {
-    let (config, warnings) = match Config::read(env) {
-        Ok(read) => read,
-        Err(problems) => {
-            let mend = "mend it, and check again: the rest is looked at then";
-            let line = |problem: String| Line::fail("configuration", problem, mend);
-            let lines: Vec<Line> = problems.iter().map(|problem| line(problem.to_string())).collect();
-            report::write(&lines, args.json, out)?;
-            return Ok(Exit::Misconfigured);
-        }
+    let (mut lines, parts, misconfigured) = match Config::read(env) {
+        Ok((config, warnings)) => (whole(warnings), Parts::from(config), false),
+        Err(problems) => (broken(&problems), Parts::read(env), true),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the threads cannot be started")?;
-    let mut lines = vec![Line::ok("configuration", "it is whole")];
-    lines.extend(warnings.into_iter().map(|Warning { variable, what }| {
-        Line::warn("configuration", format!("{variable} {what}"), "see README.md, Configuration")
-    }));
-    lines.extend(runtime.block_on(look(config)));
+    lines.extend(runtime.block_on(look(parts)));
     runtime.shutdown_background();
     report::write(&lines, args.json, out)?;
-    Ok(if report::worst(&lines) == Level::Fail { Exit::Failed } else { Exit::Clean })
+    Ok(match report::worst(&lines) {
+        _ if misconfigured => Exit::Misconfigured,
+        Level::Fail => Exit::Failed,
+        Level::Ok | Level::Skip | Level::Warn => Exit::Clean,
+    })
+}
+
+fn whole(warnings: Vec<Warning>) -> Vec<Line> {
+    let warning = |Warning { variable, what }| {
+        Line::warn("configuration", format!("{variable} {what}"), "see README.md, Configuration")
+    };
+    let ok = Line::ok("configuration", "it is whole");
+    [ok].into_iter().chain(warnings.into_iter().map(warning)).collect()
+}
+
+/// Each problem says itself what to do.
+fn broken(problems: &[Problem]) -> Vec<Line> {
+    let line = |problem: &Problem| Line {
+        topic: "configuration",
+        level: Level::Fail,
+        what: problem.to_string(),
+        mend: None,
+    };
+    problems.iter().map(line).collect()
 }
 
 /// Everything that can be looked at, at once.
-async fn look(config: Config) -> Vec<Line> {
-    let Config { outbox, rendering, email, push, engine, admin_addr, .. } = config;
+async fn look(parts: Parts) -> Vec<Line> {
+    let Parts { outbox, rendering, email, push, page_limit, admin_addr } = parts;
     let mut channels = Vec::new();
     channels.extend(email.as_ref().map(|_| ChannelName::new("email")));
     channels.extend(push.as_ref().map(|_| ChannelName::new("push")));
     let mail = async {
         match &email {
             Some(settings) => resend::check(settings).await,
-            None => vec![Line::skip("resend", "email is not configured")],
+            None => vec![Line::skip("resend", "email is not configured, or not whole")],
         }
     };
     let (seam, mail, admin) =
-        tokio::join!(seam_lines(outbox, &channels, engine.page_limit), mail, admin_line(admin_addr));
+        tokio::join!(seam_lines(outbox, &channels, page_limit), mail, admin_line(admin_addr));
     let mut lines = seam;
     lines.extend(mail);
     lines.push(push_line(push.as_ref()));
@@ -79,7 +92,13 @@ async fn look(config: Config) -> Vec<Line> {
     lines
 }
 
-async fn seam_lines(settings: outbox::Settings, channels: &[ChannelName], limit: u16) -> Vec<Line> {
+async fn seam_lines(settings: Option<outbox::Settings>, channels: &[ChannelName], limit: u16) -> Vec<Line> {
+    let Some(settings) = settings else {
+        return vec![Line::skip("seam", "its address and token are not whole")];
+    };
+    if channels.is_empty() {
+        return vec![Line::skip("seam", "no channel is whole, so none can be asked for")];
+    }
     match HttpSeam::new(settings) {
         Ok(client) => seam::check(&client, channels, limit).await,
         Err(error) => vec![Line::fail(
@@ -97,11 +116,14 @@ fn push_line(settings: Option<&push::Settings>) -> Line {
             "push",
             format!("the app's applicationServerKey must be {}", settings.key.public_base64url()),
         ),
-        None => Line::skip("push", "push is not configured"),
+        None => Line::skip("push", "push is not configured, or not whole"),
     }
 }
 
-fn template_lines(rendering: Rendering) -> Vec<Line> {
+fn template_lines(rendering: Option<Rendering>) -> Vec<Line> {
+    let Some(rendering) = rendering else {
+        return vec![Line::skip("templates", "what they are rendered with is not whole")];
+    };
     let problems = match library(rendering) {
         Ok(library) => {
             let names: Vec<String> = library.current().names().map(str::to_owned).collect();
@@ -122,7 +144,9 @@ struct Running {
 }
 
 async fn admin_line(address: Option<SocketAddr>) -> Line {
-    let Some(address) = address else { return Line::skip("admin", "DELIVERY_ADMIN_ADDR is off") };
+    let Some(address) = address else {
+        return Line::skip("admin", "DELIVERY_ADMIN_ADDR is off, or no address");
+    };
     match TcpListener::bind(address).await {
         Ok(_free) => Line::ok("admin", format!("{address} is free")),
         Err(error) => match running(address).await {
@@ -206,8 +230,22 @@ mod tests {
         assert_eq!(exit, Exit::Misconfigured);
         let document: serde_json::Value = serde_json::from_str(&told).unwrap();
         let lines = document["lines"].as_array().unwrap();
-        assert!(lines.len() > 2 && lines.iter().all(|line| line["topic"] == "configuration"), "{told}");
+        let first: Vec<_> = lines.iter().take_while(|line| line["topic"] == "configuration").collect();
+        assert!(first.len() > 2 && first.iter().all(|line| line["level"] == "fail"), "{told}");
         assert!(told.contains("OUTBOX_BASE_URL") && document["ok"] == false, "{told}");
+    }
+
+    #[tokio::test]
+    async fn what_is_good_of_a_bad_configuration_is_looked_at_all_the_same() {
+        let sandbox = Sandbox::start(Options::default()).await.unwrap();
+        let env = env_of(&sandbox, &[("MAIL_FROM", "nonsense"), ("INTERNAL_OUTBOX_TOKEN", "another")]).await;
+        let (exit, told) = checked(env, false).await;
+        assert_eq!(exit, Exit::Misconfigured, "{told}");
+        for line in
+            ["FAIL configuration  MAIL_FROM", "FAIL seam", "skip resend", "ok   push", "ok   templates"]
+        {
+            assert!(told.contains(line), "{line} is not in\n{told}");
+        }
     }
 
     #[tokio::test]
