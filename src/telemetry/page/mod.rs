@@ -208,6 +208,9 @@ mod tests {
         for told in all {
             assert!(html.contains(told), "{told} is not in\n{html}");
         }
+        let at = |state: &str| html.find(&format!("<dt>{state}</dt>")).unwrap();
+        let way = ["ready", "sending", "waiting", "acking"].map(at);
+        assert!(way.is_sorted(), "in the order of an envelope's way");
     }
 
     #[test]
