@@ -19,6 +19,7 @@ pub mod demo;
 pub mod man;
 pub mod render;
 pub mod run;
+pub mod sandbox;
 pub mod vapid;
 
 /// Delivers an app's outbox: email through Resend, push through Web Push
@@ -45,6 +46,12 @@ enum Command {
     /// is read from the environment but RUST_LOG and DELIVERY_LOG_FORMAT: RUST_LOG=info shows the worker's
     /// own log too.
     Demo(demo::DemoArgs),
+    /// Serve an outbox, Resend and a push service on this machine, with one page to look at them
+    ///
+    /// For developing an app or a template without any account. A worker or an app is pointed at the addresses
+    /// that are printed; the page shows what arrives, puts envelopes into the outbox, and makes answers fail.
+    /// Of the environment only DELIVERY_TEMPLATES_DIR is read.
+    Sandbox(sandbox::SandboxArgs),
     /// Look at everything that the worker needs, and say what to do where it is not as it should be
     ///
     /// Nothing is sent and nothing is acked. The exit code is 1 if a line fails, and 78 if the configuration is
@@ -159,6 +166,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Check(args) => return check::run(&args, &Environment::of_process(), out),
         Command::Demo(args) => return demo::run(&args, |name| std::env::var(name).ok(), out),
         Command::Render(args) => render::run(&args, config::rendering(&Environment::of_process())?, out)?,
+        Command::Sandbox(args) => sandbox::run(&args, |name| std::env::var(name).ok(), out)?,
         Command::Man(args) => man::run(&args)?,
         Command::Vapid(args) => vapid::run(&args, &Environment::of_process(), out)?,
     }

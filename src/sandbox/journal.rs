@@ -16,13 +16,26 @@ use crate::outcome::AckStatus;
 #[derive(Clone)]
 pub struct Journal {
     clock: Arc<dyn Clock>,
+    keep: Option<usize>,
     log: watch::Sender<Log>,
 }
 
 impl Journal {
     /// An empty journal. All stand-ins that write to it read the time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Journal {
-        Journal { clock, log: watch::Sender::new(Log::default()) }
+        Journal { clock, keep: None, log: watch::Sender::new(Log::default()) }
+    }
+
+    /// Forgets the oldest entries: what stays is at least the last `entries` pages, which a worker asks for all
+    /// day, and the last `entries` of all others, and never much more.
+    #[must_use]
+    pub fn keeping(self, entries: usize) -> Journal {
+        Journal { keep: Some(entries), ..self }
+    }
+
+    /// How many entries of a kind it keeps; `None`: all.
+    pub(super) fn keep(&self) -> Option<usize> {
+        self.keep
     }
 
     /// The time as the stand-ins see it.
@@ -32,7 +45,17 @@ impl Journal {
 
     pub(super) fn record(&self, event: Event) {
         let at = self.now();
-        self.log.send_modify(|log| log.0.push(Arc::new(Entry { number: log.0.len() + 1, at, event })));
+        self.log.send_modify(|log| log.add(at, event, self.keep));
+    }
+
+    /// Wakes who waits for entries although there is none: a stand-in's state has changed.
+    pub(super) fn touch(&self) {
+        self.log.send_modify(|_| {});
+    }
+
+    /// The log as it changes.
+    pub(super) fn changes(&self) -> watch::Receiver<Log> {
+        self.log.subscribe()
     }
 
     /// Everything so far.
@@ -61,19 +84,71 @@ impl fmt::Debug for Journal {
     }
 }
 
+/// How much there has been so far, whatever of it is still kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Entries of every kind; also the number of the last one.
+    pub entries: usize,
+    /// Pages that the seam has served.
+    pub pages: usize,
+    /// Status posts that it has answered with 200.
+    pub acks: usize,
+    /// Mails that Resend accepted, without repeats.
+    pub mails: usize,
+    /// Push messages that the push service accepted.
+    pub pushes: usize,
+}
+
 /// The entries of a journal, oldest first. A copy is cheap.
 #[derive(Debug, Clone, Default)]
-pub struct Log(Vec<Arc<Entry>>);
+pub struct Log {
+    entries: Vec<Arc<Entry>>,
+    totals: Totals,
+}
 
 impl Log {
-    /// All entries.
+    fn add(&mut self, at: Now, event: Event, keep: Option<usize>) {
+        self.totals.entries += 1;
+        match &event {
+            Event::Listed { .. } => self.totals.pages += 1,
+            Event::Acked(_) => self.totals.acks += 1,
+            Event::Mailed(_) => self.totals.mails += 1,
+            Event::Pushed(_) => self.totals.pushes += 1,
+            Event::MailRepeated { .. } | Event::Refused(_) | Event::Faulted { .. } => {}
+        }
+        self.entries.push(Arc::new(Entry { number: self.totals.entries, at, event }));
+        // Room above the limit, so that an entry costs no walk over all.
+        if let Some(keep) = keep.filter(|keep| self.entries.len() > keep * 2 + keep / 4) {
+            self.forget(keep);
+        }
+    }
+
+    /// Keeps the last `keep` pages and the last `keep` of all others.
+    fn forget(&mut self, keep: usize) {
+        let (mut pages, mut others) = (0, 0);
+        let kept = self.entries.drain(..).rev().filter(|entry| {
+            let kind = if matches!(entry.event, Event::Listed { .. }) { &mut pages } else { &mut others };
+            *kind += 1;
+            *kind <= keep
+        });
+        let mut kept: Vec<_> = kept.collect();
+        kept.reverse();
+        self.entries = kept;
+    }
+
+    /// All entries that are kept.
     pub fn entries(&self) -> &[Arc<Entry>] {
-        &self.0
+        &self.entries
+    }
+
+    /// How much there has been, kept or not.
+    pub fn totals(&self) -> Totals {
+        self.totals
     }
 
     /// The mails that Resend accepted; a repeat under the same key is not among them.
     pub fn mails(&self) -> impl Iterator<Item = &Arc<ReceivedMail>> {
-        self.0.iter().filter_map(|entry| match &entry.event {
+        self.entries.iter().filter_map(|entry| match &entry.event {
             Event::Mailed(mail) => Some(mail),
             _ => None,
         })
@@ -81,7 +156,7 @@ impl Log {
 
     /// The push messages that the push service accepted.
     pub fn pushes(&self) -> impl Iterator<Item = &Arc<ReceivedPush>> {
-        self.0.iter().filter_map(|entry| match &entry.event {
+        self.entries.iter().filter_map(|entry| match &entry.event {
             Event::Pushed(push) => Some(push),
             _ => None,
         })
@@ -89,7 +164,7 @@ impl Log {
 
     /// The status posts that the seam answered with 200, repeats included.
     pub fn acks(&self) -> impl Iterator<Item = &ReceivedAck> {
-        self.0.iter().filter_map(|entry| match &entry.event {
+        self.entries.iter().filter_map(|entry| match &entry.event {
             Event::Acked(ack) => Some(ack),
             _ => None,
         })
@@ -97,13 +172,13 @@ impl Log {
 
     /// How many pages the seam has served.
     pub fn pages(&self) -> usize {
-        self.0.iter().filter(|entry| matches!(entry.event, Event::Listed { .. })).count()
+        self.totals.pages
     }
 
     /// The requests that a stand-in's own checks refused: each is a wrong request of the client, or
     /// one that the stand-in was configured to refuse.
     pub fn refusals(&self) -> impl Iterator<Item = &Refused> {
-        self.0.iter().filter_map(|entry| match &entry.event {
+        self.entries.iter().filter_map(|entry| match &entry.event {
             Event::Refused(refused) => Some(refused),
             _ => None,
         })
@@ -124,12 +199,12 @@ impl Log {
             }
             Event::Listed { .. } | Event::Acked(_) => false,
         };
-        self.0.iter().filter(|entry| is_about(&entry.event)).count()
+        self.entries.iter().filter(|entry| is_about(&entry.event)).count()
     }
 
     /// How many faults have struck at `endpoint`.
     pub fn faults(&self, endpoint: Endpoint) -> usize {
-        self.0
+        self.entries
             .iter()
             .filter(|entry| matches!(&entry.event, Event::Faulted { endpoint: e, .. } if *e == endpoint))
             .count()
@@ -137,7 +212,7 @@ impl Log {
 
     /// The number of the first entry of which `is` holds.
     pub fn number_of(&self, is: impl Fn(&Event) -> bool) -> Option<usize> {
-        self.0.iter().find(|entry| is(&entry.event)).map(|entry| entry.number)
+        self.entries.iter().find(|entry| is(&entry.event)).map(|entry| entry.number)
     }
 }
 
@@ -306,4 +381,40 @@ pub struct ReceivedPush {
     pub ttl: u32,
     /// The Urgency header.
     pub urgency: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    fn page() -> Event {
+        Event::Listed { channel: "email".to_owned(), limit: 1, elements: 0 }
+    }
+
+    fn repeat(number: usize) -> Event {
+        Event::MailRepeated { key: number.to_string() }
+    }
+
+    #[test]
+    fn a_journal_that_forgets_keeps_the_last_of_each_kind_and_every_count() {
+        let journal = Journal::new(Arc::new(SystemClock)).keeping(8);
+        for number in 1..=1000 {
+            (0..3).for_each(|_| journal.record(page()));
+            journal.record(repeat(number));
+        }
+        let log = journal.log();
+        assert!((16..=18).contains(&log.entries().len()), "{}", log.entries().len());
+        assert_eq!((log.totals().entries, log.pages()), (4000, 3000));
+        let last: Vec<_> = (993..=1000).map(|number| log.attempts(&number.to_string())).collect();
+        assert_eq!(last, [1; 8]);
+        assert!(log.entries().is_sorted_by_key(|entry| entry.number));
+    }
+
+    #[test]
+    fn a_journal_keeps_everything_unless_told() {
+        let journal = Journal::new(Arc::new(SystemClock));
+        (0..10_000).for_each(|number| journal.record(repeat(number)));
+        assert_eq!(journal.log().entries().len(), 10_000);
+    }
 }

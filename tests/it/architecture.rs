@@ -17,7 +17,7 @@ const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("telemetry", &["channel", "envelope", "http", "outbox", "outcome"]),
     ("engine", &["channel", "clock", "envelope", "http", "outbox", "outcome", "render", "telemetry"]),
     ("config", &["channel", "engine", "http", "outbox", "telemetry"]),
-    ("sandbox", &["clock", "envelope", "http", "outcome"]),
+    ("sandbox", &["clock", "envelope", "http", "outcome", "render"]),
     ("worker", &["channel", "clock", "config", "engine", "outbox", "render", "telemetry"]),
     (
         "cli",

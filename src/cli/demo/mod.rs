@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,9 +17,12 @@ use self::cast::{Expected, Role};
 use self::ending::{Ending, Evidence, How};
 use self::mails::Mails;
 use super::run::Signals;
+use super::sandbox::KEEP;
 use super::{Exit, Failure, library};
 use crate::config::{Config, Environment};
 use crate::engine::{Engine, Mode};
+use crate::render::Library;
+use crate::sandbox::desk::Desk;
 use crate::sandbox::journal::{Event, Log};
 use crate::sandbox::{Options, Sandbox, Subscription, examples};
 use crate::telemetry::logs;
@@ -91,7 +95,7 @@ enum Cut {
 
 /// The stage, set.
 struct Demo {
-    sandbox: Sandbox,
+    sandbox: Arc<Sandbox>,
     cast: Vec<Role>,
     mails: Mails,
     patience: Duration,
@@ -101,8 +105,8 @@ struct Demo {
 impl Demo {
     /// Starts the stand-ins, with every envelope pending.
     async fn prepare(mails: Mails) -> anyhow::Result<Demo> {
-        let options = Options { resend_rate: Some(RESEND_RATE), ..Options::default() };
-        let sandbox = Sandbox::start(options).await.context("the stand-ins cannot be started")?;
+        let options = Options { resend_rate: Some(RESEND_RATE), keep: Some(KEEP), ..Options::default() };
+        let sandbox = Arc::new(Sandbox::start(options).await.context("the stand-ins cannot be started")?);
         let cast = cast::cast(&sandbox).context("the browsers' keys cannot be made")?;
         for role in &cast {
             sandbox.seam.enqueue(role.envelope());
@@ -132,6 +136,7 @@ impl Demo {
         out: &mut impl Write,
         stop: impl Future<Output = ()>,
     ) -> Result<Exit, Failure> {
+        let desk = if once { None } else { Some(self.desk(library(config.rendering.clone())?).await?) };
         let library = library(config.rendering.clone())?;
         let worker = Worker::new(config, library).await?;
         let (engine, admin) = (worker.engine(), worker.admin_address());
@@ -140,7 +145,7 @@ impl Demo {
         let working = tokio::spawn(worker.run(Mode::Daemon, until_dropped, std::future::pending()));
         tokio::pin!(stop);
 
-        show::opening(out, self.cast.len())?;
+        show::opening(out, self.cast.len(), desk.as_ref().map(Desk::url))?;
         let cut = tokio::select! {
             () = &mut stop => Some(Cut::Stopped),
             watched = tokio::time::timeout(self.patience, self.watch(&engine, out)) => match watched {
@@ -165,13 +170,19 @@ impl Demo {
         Ok(if good { Exit::Clean } else { Exit::Failed })
     }
 
+    /// The page of the stand-ins, on any free port.
+    async fn desk(&self, library: Library) -> anyhow::Result<Desk> {
+        let desk = Desk::start(0, Arc::clone(&self.sandbox), library, self.sandbox.worker_env());
+        desk.await.context("the page cannot be served")
+    }
+
     /// Tells of each envelope as it ends, until all have.
     async fn watch(&self, engine: &Engine, out: &mut impl Write) -> anyhow::Result<()> {
         let mut told = HashSet::new();
         let mut seen = 0;
         while told.len() < self.cast.len() {
-            let log = self.sandbox.journal.wait_until(|log| log.entries().len() > seen).await;
-            seen = log.entries().len();
+            let log = self.sandbox.journal.wait_until(|log| log.totals().entries > seen).await;
+            seen = log.totals().entries;
             self.withdraw(&log);
             let evidence = Evidence::gather(&self.sandbox, &engine.status());
             for role in &self.cast {

@@ -24,14 +24,18 @@ pub(super) struct Row<'a> {
     pub(super) objection: Option<String>,
 }
 
-/// What there is to see.
-pub(super) fn opening(out: &mut impl Write, envelopes: usize) -> anyhow::Result<()> {
+/// What there is to see, and at which address there is more.
+pub(super) fn opening(out: &mut impl Write, envelopes: usize, page: Option<String>) -> anyhow::Result<()> {
     writeln!(
         out,
         "An app's outbox with {envelopes} envelopes, Resend and a push service, all of them stand-ins on this \
-         machine.\nThe worker drains the outbox. Each envelope as it ends:\n"
+         machine."
     )
-    .context(OUTPUT)
+    .context(OUTPUT)?;
+    if let Some(page) = page {
+        writeln!(out, "The outbox and the messages, as their readers see them: {page}/").context(OUTPUT)?;
+    }
+    writeln!(out, "The worker drains the outbox. Each envelope as it ends:\n").context(OUTPUT)
 }
 
 /// One envelope has ended; `lines` say what became of it.

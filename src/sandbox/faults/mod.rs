@@ -99,6 +99,16 @@ impl Fault {
         Fault { left: Left::Always, ..self }
     }
 
+    /// What it strikes alone, if not everything.
+    pub fn target(&self) -> Option<&str> {
+        self.target.as_deref()
+    }
+
+    /// Whether it strikes until it is cleared.
+    pub fn is_for_ever(&self) -> bool {
+        matches!(self.left, Left::Always)
+    }
+
     fn strikes(&self, names: &[&str]) -> bool {
         let left = !matches!(self.left, Left::Times(0));
         left && self.target.as_deref().is_none_or(|target| names.contains(&target))
@@ -153,11 +163,23 @@ impl Faults {
     /// Adds one at the end.
     pub fn add(&self, fault: Fault) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+        self.journal.touch();
     }
 
     /// Takes back all that have not struck yet; what hangs goes on hanging.
     pub fn clear(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.journal.touch();
+    }
+
+    /// Those that are still to strike, in order.
+    pub fn armed(&self) -> Vec<Fault> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many requests a fault holds now.
+    pub fn held(&self) -> usize {
+        self.releases.receiver_count()
     }
 
     /// Lets every request that hangs now go on.

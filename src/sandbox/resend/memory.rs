@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
+use sha2::{Digest, Sha256};
 
 /// How long a key is remembered (resend.com/docs/dashboard/emails/idempotency-keys).
 const KEY_MEMORY: Duration = Duration::from_secs(24 * 3600);
@@ -19,7 +19,8 @@ pub(super) struct Keys(Arc<Mutex<HashMap<String, Known>>>);
 
 #[derive(Debug)]
 struct Known {
-    body: Bytes,
+    /// A hash of it: the mails of a day are more than a sandbox should hold.
+    body: [u8; 32],
     since: Instant,
     id: String,
     in_progress: bool,
@@ -39,15 +40,19 @@ pub(super) enum Claim {
 }
 
 impl Keys {
-    pub(super) fn claim(&self, key: &str, body: &Bytes, now: Instant) -> Claim {
+    pub(super) fn claim(&self, key: &str, body: &[u8], now: Instant) -> Claim {
         let mut keys = self.lock();
+        let body: [u8; 32] = Sha256::digest(body).into();
+        if keys.len() == keys.capacity() {
+            keys.retain(|_, known| known.in_progress || now.duration_since(known.since) < KEY_MEMORY);
+        }
         match keys.get(key).filter(|known| now.duration_since(known.since) < KEY_MEMORY) {
-            Some(known) if known.body != *body => Claim::OtherBody,
+            Some(known) if known.body != body => Claim::OtherBody,
             Some(known) if known.in_progress => Claim::Concurrent,
             Some(known) => Claim::Repeat { id: known.id.clone() },
             None => {
                 let id = new_id();
-                let known = Known { body: body.clone(), since: now, id: id.clone(), in_progress: true };
+                let known = Known { body, since: now, id: id.clone(), in_progress: true };
                 keys.insert(key.to_owned(), known);
                 Claim::New { id, guard: InProgress { keys: self.clone(), key: key.to_owned() } }
             }

@@ -25,6 +25,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::outbox::Outbox;
+pub use self::outbox::{Listing, Standing};
 use super::faults::Faults;
 use super::journal::{AckAnswer, Endpoint, Event, Journal, ReceivedAck, Refused};
 use super::server::Server;
@@ -57,17 +58,19 @@ struct AppState {
 }
 
 impl Seam {
-    /// Starts an empty outbox on a port of 127.0.0.1 (0: any free one). Without a token it answers 503.
+    /// Starts an empty outbox on a port of 127.0.0.1 (0: any free one). Without a token it answers 503. It
+    /// forgets of what is not listed any more as much as the journal does.
     ///
     /// # Errors
     /// The port is taken.
     pub async fn start(port: u16, token: Option<String>, journal: Journal) -> io::Result<Seam> {
+        let outbox = Outbox::keeping(journal.keep());
         let app = Arc::new(App {
             token,
             page_faults: Faults::new(Endpoint::Page, journal.clone()),
             ack_faults: Faults::new(Endpoint::Ack, journal.clone()),
             journal,
-            state: Mutex::default(),
+            state: Mutex::new(AppState { outbox, ..AppState::default() }),
         });
         let router = Router::new()
             .route("/internal/outbox/pending", get(pending))
@@ -94,18 +97,29 @@ impl Seam {
     /// Puts an element at the end of the outbox. Any JSON is taken; what has no readable channel is
     /// listed in every channel's pages.
     pub fn enqueue(&self, element: impl Into<Value>) {
-        self.app.state().outbox.enqueue(element.into());
+        let now = self.app.journal.now().wall;
+        self.app.state().outbox.enqueue(element.into(), now);
+        self.app.journal.touch();
+    }
+
+    /// Everything in the outbox, oldest first, with what has become of it.
+    pub fn listings(&self) -> Vec<Listing> {
+        let now = self.app.now();
+        let state = self.app.state();
+        state.outbox.listings((!state.lists_expired).then_some(now)).collect()
     }
 
     /// Stops listing an envelope: its user withdrew this one.
     pub fn withdraw(&self, id: &str) {
         self.app.state().outbox.withdraw(id);
+        self.app.journal.touch();
     }
 
     /// Switches a user's consent for a channel off, as the app's own page does: nothing of theirs is
     /// listed there any more.
     pub fn unsubscribe(&self, user: &str, channel: &str) {
         self.app.state().outbox.unsubscribe(user, channel);
+        self.app.journal.touch();
     }
 
     /// The users and channels whose consent is off.
