@@ -1,8 +1,8 @@
 //! `render --watch`: one envelope as its reader will see it, on a page that follows each save.
 //!
 //! Owns the watching of the files and the page's server. Everything is loaded and rendered anew each time, as a
-//! start of the worker would, so that what the page tells is what the worker would say. It must not know how a
-//! page of the sandbox is made.
+//! start of the worker would, so that what the page tells is what the worker would say. How a
+//! message is shown is the sandbox's, so that both pages show it alike.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,8 +15,6 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use axum::Router;
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST};
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -31,15 +29,15 @@ use super::{Medium, RenderArgs, explain, medium, parse, payload, read};
 use crate::cli::run::Signals;
 use crate::cli::{Failure, library};
 use crate::config::Rendering;
+use crate::sandbox::desk::files::{File, page};
 
 /// An editor saves in several steps: what it does within this time is one save.
 const SAVE: Duration = Duration::from_millis(50);
-const PAGE: &str = include_str!("preview/index.html");
-const SCRIPT: &str = include_str!("preview/preview.js");
-const STYLE: &str = include_str!("preview/preview.css");
-/// Nothing is loaded from elsewhere, and a mail can run no script; its own inline styles are what it is made of.
-const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; \
-                      frame-src 'self'; base-uri 'none'; form-action 'none'";
+const FILES: [File; 3] = [
+    File::html("/", include_str!("preview/index.html")),
+    File::css("/preview.css", include_str!("preview/preview.css")),
+    File::js("/preview.js", include_str!("preview/preview.js")),
+];
 
 /// Serves the page until it is stopped.
 ///
@@ -127,13 +125,9 @@ async fn serve(
     // Held as long as it is to watch.
     let _watcher = watcher(&preview, saved.clone())?;
     let states = watch::Sender::new(preview.state());
-    let page = Page { host: listener.local_addr()?.to_string(), states: states.clone() };
-    let files = Router::new()
-        .route("/", get(|| async { file("text/html; charset=utf-8", PAGE) }))
-        .route("/preview.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
-        .route("/preview.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
-        .route("/events", get(events))
-        .with_state(page);
+    let port = listener.local_addr()?.port();
+    let events = Router::new().route("/events", get(events)).with_state(states.clone());
+    let files = page(events, &FILES, port);
     tokio::select! {
         served = axum::serve(listener, files) => Ok(served?),
         rendered = render_at_saves(preview, saved, states) => rendered,
@@ -170,19 +164,9 @@ fn watcher(preview: &Preview, saved: Arc<Notify>) -> anyhow::Result<RecommendedW
     Ok(watcher)
 }
 
-#[derive(Clone)]
-struct Page {
-    host: String,
-    states: watch::Sender<Value>,
-}
-
 /// The state, and then each next one.
-async fn events(State(page): State<Page>, headers: HeaderMap) -> Response {
-    // A site that lets its own name lead to this machine must not read what is shown here.
-    if headers.get(HOST).is_none_or(|host| *host != page.host) {
-        return (StatusCode::FORBIDDEN, "open the page by the address that was printed\n").into_response();
-    }
-    let mut states = page.states.subscribe();
+async fn events(State(states): State<watch::Sender<Value>>) -> Response {
+    let mut states = states.subscribe();
     states.mark_changed();
     Sse::new(follow(states)).keep_alive(KeepAlive::default()).into_response()
 }
@@ -193,10 +177,6 @@ fn follow(states: watch::Receiver<Value>) -> impl Stream<Item = Result<Event, In
         let event = Event::default().data(states.borrow_and_update().to_string());
         Some((Ok(event), states))
     })
-}
-
-fn file(kind: &'static str, content: &'static str) -> impl IntoResponse {
-    ([(CONTENT_TYPE, kind), (CONTENT_SECURITY_POLICY, POLICY), (CACHE_CONTROL, "no-store")], content)
 }
 
 #[cfg(test)]
@@ -297,7 +277,7 @@ mod tests {
         for path in ["/preview.js", "/preview.css"] {
             assert_eq!(client.get(format!("{base}{path}")).send().await.unwrap().status(), 200);
         }
-        let events = client.get(format!("{base}/events")).header(HOST, "evil.test").send().await.unwrap();
+        let events = client.get(format!("{base}/events")).header("host", "evil.test").send().await.unwrap();
         assert_eq!(events.status(), 403);
     }
 }

@@ -5,6 +5,7 @@
 //! worker: like the stand-ins it sees requests alone.
 
 mod actions;
+pub mod files;
 mod guard;
 mod ledger;
 #[cfg(test)]
@@ -18,17 +19,16 @@ use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router, middleware};
+use axum::{Json, Router};
 use futures_util::{Stream, stream};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::guard::Guard;
+use self::files::File;
 use self::ledger::Ledger;
 use super::{Sandbox, Server};
 use crate::render::Library;
@@ -39,19 +39,11 @@ const TOGETHER: Duration = Duration::from_millis(60);
 /// How late a change that no stand-in tells of may be seen.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-const HTML: &str = "text/html; charset=utf-8";
-const CSS: &str = "text/css; charset=utf-8";
-const JS: &str = "text/javascript; charset=utf-8";
-
-const FILES: [(&str, &str, &str); 8] = [
-    ("/", HTML, include_str!("page/index.html")),
-    ("/base.css", CSS, include_str!("page/base.css")),
-    ("/message.css", CSS, include_str!("page/message.css")),
-    ("/desk.css", CSS, include_str!("page/desk.css")),
-    ("/desk.js", JS, include_str!("page/desk.js")),
-    ("/dom.js", JS, include_str!("page/dom.js")),
-    ("/message.js", JS, include_str!("page/message.js")),
-    ("/paste.js", JS, include_str!("page/paste.js")),
+const FILES: [File; 4] = [
+    File::html("/", include_str!("page/index.html")),
+    File::css("/desk.css", include_str!("page/desk.css")),
+    File::js("/desk.js", include_str!("page/desk.js")),
+    File::js("/paste.js", include_str!("page/paste.js")),
 ];
 
 /// The page, served. Dropping it ends that; the sandbox goes on.
@@ -84,12 +76,12 @@ impl Desk {
         worker_env: Vec<(&'static str, String)>,
     ) -> io::Result<Desk> {
         let listener = Server::bind(port).await?;
-        let guard = Guard::new(listener.local_addr()?.port());
+        let port = listener.local_addr()?.port();
         let (ledger, states) = (Mutex::default(), watch::Sender::new(String::new()));
         let shared = Arc::new(Shared { sandbox, library, worker_env, ledger, states });
         let mut follower = JoinSet::new();
         follower.spawn(follow(Arc::clone(&shared)));
-        let server = Server::start(listener, router(shared, guard))?;
+        let server = Server::start(listener, files::page(routes(shared), &FILES, port))?;
         Ok(Desk { server, _follower: follower })
     }
 
@@ -99,12 +91,8 @@ impl Desk {
     }
 }
 
-fn router(shared: Arc<Shared>, guard: Guard) -> Router {
-    let mut pages = Router::new();
-    for (path, kind, content) in FILES {
-        pages = pages.route(path, get(move || async move { ([(CONTENT_TYPE, kind)], content) }));
-    }
-    pages
+fn routes(shared: Arc<Shared>) -> Router {
+    Router::new()
         .route("/setup", get(setup))
         .route("/events", get(events))
         .route("/message/{key}", get(message))
@@ -116,7 +104,6 @@ fn router(shared: Arc<Shared>, guard: Guard) -> Router {
         .route("/clear", post(actions::clear))
         .route("/release", post(actions::release))
         .with_state(shared)
-        .layer(middleware::from_fn_with_state(guard, guard::stand))
 }
 
 /// Takes in what the stand-ins saw, and tells the state that follows.

@@ -169,7 +169,8 @@ const button = (label, path, at) => el("button", { type: "button", click: act(()
 
 function showTotals() {
   const { mails = 0, pushes = 0, acks = 0, pages = 0 } = state.totals;
-  const counts = [["mails", mails], ["pushes", pushes], ["acks", acks], ["pages asked for", pages]];
+  const counts = [[mails === 1 ? "mail" : "mails", mails], [pushes === 1 ? "push" : "pushes", pushes],
+    [acks === 1 ? "ack" : "acks", acks], [pages === 1 ? "page asked for" : "pages asked for", pages]];
   $("totals").replaceChildren(...counts.map((pair) => el("div", {}, ...facts([pair]))));
 }
 

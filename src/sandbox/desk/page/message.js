@@ -15,7 +15,7 @@ const MAIL_VIEWS = { phone: "Phone", desktop: "Desktop", text: "Text", headers: 
 export function messageView(place) {
   place.classList.add("message");
   let shown = null;
-  let view = "desktop";
+  let view = innerWidth < 700 ? "phone" : "desktop";
   let scheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 
   const tabs = Object.entries(MAIL_VIEWS).map(([name, label]) =>
