@@ -15,7 +15,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -94,11 +94,14 @@ impl Admin {
     ) {
         gauges::register(&mut registry, source.clone());
         let told = Told { registry: Arc::new(registry), source, recent, started: Instant::now() };
-        let pages = Router::new()
+        let status = Router::new()
             .route("/", get(status_page))
             .route("/status.json", get(status_json))
             .route("/status.js", get(|| async { page::file("text/javascript; charset=utf-8", page::SCRIPT) }))
             .route("/status.css", get(|| async { page::file("text/css; charset=utf-8", page::STYLE) }))
+            .layer(middleware::from_fn(page::host::guard));
+        let pages = Router::new()
+            .merge(status)
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
@@ -458,6 +461,23 @@ mod tests {
                 text.contains(holds) && !text.contains("//cdn") && !text.contains("https://"),
                 "{path}: {text}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_public_name_that_leads_here_reads_no_status_and_a_monitor_may_use_any() {
+        let served = serve(working()).await;
+        let client = client_builder().build().unwrap();
+        let ask = async |path: &str| {
+            let request =
+                client.get(format!("http://{}{path}", served.address)).header("host", "evil.test:9110");
+            request.send().await.unwrap().status().as_u16()
+        };
+        for path in ["/", "/status.json", "/status.js", "/status.css"] {
+            assert_eq!(ask(path).await, 421, "{path}");
+        }
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            assert_eq!(ask(path).await, 200, "{path}");
         }
     }
 

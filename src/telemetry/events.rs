@@ -130,6 +130,7 @@ impl Events {
         self.metrics.attempt_seconds.get_or_create(&channel).observe(event.took.as_secs_f64());
         self.recent.add(Decision {
             attempt: Some(event.number),
+            template: Some(Word(event.template.as_str()).to_string()),
             detail: event.detail.as_str().to_owned(),
             ..decision(event.id, event.channel, event.outcome.label(), event.cause.label())
         });
@@ -156,6 +157,7 @@ impl Events {
         self.metrics.refusals.get_or_create(&labels).inc();
         self.recent.add(Decision {
             detail: detail.as_str().to_owned(),
+            template: Some(Word(template.as_str()).to_string()),
             ..decision(envelope, channel, Outcome::Failed.label(), cause.label())
         });
         tracing::warn!(

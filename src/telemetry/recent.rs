@@ -21,6 +21,8 @@ pub struct Decision {
     pub envelope: String,
     /// Its channel.
     pub channel: String,
+    /// Its template, where it is known.
+    pub template: Option<String>,
     /// What was decided: an outcome, `acked` or `withdrawn`.
     pub what: &'static str,
     /// Why: a cause's label, or the status that was acked.
@@ -35,7 +37,7 @@ impl Decision {
     /// One of now.
     pub(super) fn new(envelope: String, channel: String, what: &'static str, why: &'static str) -> Decision {
         let at = Utc::now().trunc_subsecs(0);
-        Decision { at, envelope, channel, what, why, attempt: None, detail: String::new() }
+        Decision { at, envelope, channel, template: None, what, why, attempt: None, detail: String::new() }
     }
 }
 

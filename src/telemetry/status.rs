@@ -173,6 +173,19 @@ impl Unready {
         }
     }
 
+    /// Whether it keeps envelopes from being sent that are well and due.
+    pub fn blocks(&self) -> bool {
+        match self {
+            Unready::GateClosed { .. } | Unready::Seam { .. } | Unready::AcksBlocked | Unready::Stopping => {
+                true
+            }
+            Unready::AcksFail { .. }
+            | Unready::AcksRefused { .. }
+            | Unready::UnreadableVersion { .. }
+            | Unready::ClockSkew { .. } => false,
+        }
+    }
+
     /// The names of every reason.
     pub const LABELS: [&'static str; 8] = [
         "gate_closed",

@@ -38,8 +38,14 @@ async fn the_daemons_page_follows_what_it_does() {
         let wide = browser.value("document.documentElement.scrollWidth").await;
         assert!(wide.as_u64().unwrap() <= u64::from(width), "{wide} px on {width} px");
     }
+    browser.until("document.querySelector('#live').textContent === 'live'").await;
+    let up = browser.text("#facts").await;
+    browser.until(&format!("document.querySelector('#facts').textContent !== '{up}'")).await;
     assert_eq!(browser.wrongs().await, Vec::<String>::new());
     assert!(!browser.text("body").await.contains("example.com"), "no address is told");
+    worker.kill().await;
+    browser.until("document.querySelector('#live').textContent.includes('does not answer')").await;
+    assert!(browser.text("main").await.contains("delivered"), "what it last said stays");
     browser.close().await;
 }
 

@@ -3,6 +3,8 @@
 //! Owns the view of a [`Status`] and its one template. It reads and never changes anything, holds no personal
 //! data, and loads nothing from elsewhere. Without scripts it shows the moment of its loading.
 
+pub(super) mod host;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ use handlebars::{Handlebars, handlebars_helper};
 use serde::Serialize;
 
 use super::recent::{Decision, Recent};
-use super::status::{GateState, LaneStatus, LeaseState, Status};
+use super::status::{GateState, LaneStatus, LeaseState, Status, Unready};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -41,6 +43,8 @@ pub(super) struct View {
     uptime_seconds: u64,
     alive: bool,
     ready: bool,
+    /// Whether what is wrong keeps envelopes that could be sent from being sent.
+    blocked: bool,
     reasons: Vec<String>,
     lanes: Vec<Lane>,
     recent: Vec<Decision>,
@@ -84,6 +88,7 @@ impl View {
             uptime_seconds: started.elapsed().as_secs(),
             alive: status.alive,
             ready: status.unready.is_empty(),
+            blocked: !status.alive || status.unready.iter().any(Unready::blocks),
             reasons: status.unready.iter().map(ToString::to_string).collect(),
             lanes: status.lanes.iter().map(Lane::new).collect(),
             recent: recent.all(),
@@ -152,7 +157,7 @@ mod tests {
     use super::*;
     use crate::envelope::ChannelName;
     use crate::outcome::Cause;
-    use crate::telemetry::status::{GateStatus, Unready};
+    use crate::telemetry::status::GateStatus;
 
     fn closed(label: &'static str, seconds: u64) -> GateStatus {
         let probe_in = Duration::from_millis(seconds * 1000 - 500);
@@ -211,6 +216,22 @@ mod tests {
         let at = |state: &str| html.find(&format!("<dt>{state}</dt>")).unwrap();
         let way = ["ready", "sending", "waiting", "acking"].map(at);
         assert!(way.is_sorted(), "in the order of an envelope's way");
+    }
+
+    #[test]
+    fn the_headline_says_no_more_than_the_reasons_do() {
+        let headline = |unready: Vec<Unready>, alive| {
+            let html =
+                View::new(Status { unready, alive, ..status() }, &Recent::default(), Instant::now()).html();
+            let html = html.unwrap();
+            html.split_once("<h2>").unwrap().1.split_once("</h2>").unwrap().0.to_owned()
+        };
+        let version = Unready::UnreadableVersion { count: 1 };
+        assert_eq!(headline(vec![], true), "It delivers");
+        assert_eq!(headline(vec![version.clone()], true), "It delivers, but something needs you");
+        let seam = Unready::Seam { error: None };
+        assert_eq!(headline(vec![version, seam], true), "Something keeps it from delivering");
+        assert_eq!(headline(vec![], false), "Something keeps it from delivering");
     }
 
     #[test]

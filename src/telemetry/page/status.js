@@ -8,18 +8,27 @@ async function refresh() {
   if (document.hidden || !document.getSelection().isCollapsed) return;
   try {
     const answer = await fetch("/", { signal: AbortSignal.timeout(EVERY) });
-    const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const scrolled = document.querySelector(".scroll")?.scrollLeft ?? 0;
-    const focused = document.activeElement?.className;
-    document.title = next.title;
-    document.querySelector("main").replaceWith(next.querySelector("main"));
-    const scroll = document.querySelector(".scroll");
-    if (scroll) scroll.scrollLeft = scrolled;
-    if (focused === "scroll") scroll?.focus();
-    if (live.textContent !== "live") live.textContent = "live";
+    if (!answer.ok) throw new Error(`${answer.status}`);
+    show(new DOMParser().parseFromString(await answer.text(), "text/html"));
+    tell("live");
   } catch {
-    live.textContent = "the worker does not answer";
+    tell("the worker does not answer: below is what it last said");
   }
+}
+
+function show(next) {
+  const scrolled = document.querySelector(".scroll")?.scrollLeft ?? 0;
+  const focused = document.activeElement?.className;
+  document.title = next.title;
+  for (const part of ["#facts", "main"]) document.querySelector(part).replaceWith(next.querySelector(part));
+  const scroll = document.querySelector(".scroll");
+  if (scroll) scroll.scrollLeft = scrolled;
+  if (focused === "scroll") scroll?.focus();
+}
+
+function tell(what) {
+  if (live.textContent !== what) live.textContent = what;
+  document.body.classList.toggle("gone", what !== "live");
 }
 
 setInterval(refresh, EVERY);
