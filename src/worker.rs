@@ -28,7 +28,8 @@ use crate::telemetry::status::StatusSource;
 pub struct Worker {
     engine: Arc<Engine>,
     library: Arc<Library>,
-    admin: Option<(Admin, Registry, Recent)>,
+    recent: Recent,
+    admin: Option<(Admin, Registry)>,
 }
 
 impl Worker {
@@ -47,10 +48,11 @@ impl Worker {
             Some(address) => {
                 let mut registry = Registry::default();
                 metrics.register(&mut registry);
-                Some((Admin::bind(address).await?, registry, events.recent()))
+                Some((Admin::bind(address).await?, registry))
             }
             None => None,
         };
+        let recent = events.recent();
         let engine = Engine::new(Parts {
             seam: Arc::new(seam),
             channels,
@@ -60,7 +62,7 @@ impl Worker {
             events,
             settings: config.engine,
         });
-        Ok(Worker { engine, library, admin })
+        Ok(Worker { engine, library, recent, admin })
     }
 
     /// Where the admin server listens, if there is one.
@@ -83,6 +85,11 @@ impl Worker {
         self.engine.clone()
     }
 
+    /// What has become of envelopes since the start.
+    pub fn recent(&self) -> Recent {
+        self.recent.clone()
+    }
+
     /// Runs until `stop`, or in [`Mode::Drain`] until there is nothing left to do; `abort` cuts short
     /// what is still being finished then.
     pub async fn run(
@@ -91,8 +98,8 @@ impl Worker {
         stop: impl Future<Output = ()>,
         abort: impl Future<Output = ()>,
     ) -> Report {
-        let serving = self.admin.map(|(admin, registry, recent)| {
-            tokio::spawn(admin.serve(registry, self.engine.clone(), recent, std::future::pending()))
+        let serving = self.admin.map(|(admin, registry)| {
+            tokio::spawn(admin.serve(registry, self.engine.clone(), self.recent, std::future::pending()))
         });
         let report = self.engine.run(mode, stop, abort).await;
         if let Some(serving) = serving {

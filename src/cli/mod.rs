@@ -13,10 +13,12 @@ use crate::config::{self, Config, Environment, Problem, Rendering, Warning};
 use crate::engine::Mode;
 use crate::render::{Library, Links, TemplateErrors};
 use crate::telemetry::logs;
+use crate::telemetry::screen::Screen;
 
 pub mod check;
 pub mod demo;
 pub mod man;
+mod progress;
 pub mod render;
 pub mod run;
 pub mod sandbox;
@@ -178,9 +180,9 @@ fn run(command: Command) -> Result<Exit, Failure> {
 ///
 /// # Errors
 /// The configuration is wrong, or logging has been started before.
-pub fn begin(env: &Environment) -> Result<Config, Failure> {
+pub fn begin(env: &Environment, screen: &Screen) -> Result<Config, Failure> {
     let (config, warnings) = Config::read(env)?;
-    logs::start(&config.logs).map_err(anyhow::Error::from)?;
+    logs::start(&config.logs, screen).map_err(anyhow::Error::from)?;
     for Warning { variable, what } in warnings {
         tracing::warn!(variable, "{variable} {what}");
     }
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn nothing_begins_with_a_wrong_configuration() {
-        let Err(Failure::Configuration(problems)) = begin(&Environment::default()) else {
+        let Err(Failure::Configuration(problems)) = begin(&Environment::default(), &Screen::plain()) else {
             panic!("it began");
         };
         assert!(problems.iter().any(|problem| problem.contains("OUTBOX_BASE_URL")), "{problems:?}");

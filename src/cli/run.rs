@@ -6,9 +6,11 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 
-use super::{Exit, Failure, begin, library};
+use super::{Exit, Failure, begin, library, progress};
 use crate::config::Environment;
 use crate::engine::{End, Mode, Report};
+use crate::telemetry::recent::Tally;
+use crate::telemetry::screen::Screen;
 use crate::worker::{Reloader, Worker};
 
 /// Reads the configuration and runs the worker in `mode`.
@@ -22,26 +24,39 @@ pub fn run(mode: Mode) -> Result<Exit, Failure> {
     let signals = runtime.block_on(async { Signals::listen() }).context("signals cannot be received")?;
     let hangups = runtime.block_on(async { signal(SignalKind::hangup()) });
     let hangups = hangups.context("signals cannot be received")?;
-    let config = begin(&Environment::of_process())?;
+    let screen = if mode == Mode::Drain { Screen::of_stderr() } else { Screen::plain() };
+    let config = begin(&Environment::of_process(), &screen)?;
     let library = library(config.rendering.clone())?;
     let report = runtime.block_on(async {
         let worker = Worker::new(config, library).await?;
         tokio::spawn(reload(hangups, worker.reloader()));
-        Ok::<_, anyhow::Error>(work(worker, signals, mode).await)
+        Ok::<_, anyhow::Error>(work(worker, signals, mode, &screen).await)
     });
     // What the system keeps a thread for (a lookup whose name server is silent, a file on a dead mount)
     // must not keep the worker: dropped, the runtime would wait for it.
     runtime.shutdown_background();
-    let report = report?;
-    tell(&report);
+    let (report, tally) = report?;
+    tell(&report, &tally);
     Ok(exit_of(&report))
 }
 
-async fn work(worker: Worker, signals: Signals, mode: Mode) -> Report {
+async fn work(worker: Worker, signals: Signals, mode: Mode, screen: &Screen) -> (Report, Tally) {
     let admin = worker.admin_address().map(|address| address.to_string());
     let channels = worker.channels().join(",");
     tracing::info!(version = env!("CARGO_PKG_VERSION"), channels, admin, "delivering");
-    worker.run(mode, signals.next(), signals.next()).await
+    let (engine, recent) = (worker.engine(), worker.recent());
+    let progress = async {
+        match mode {
+            Mode::Drain => progress::follow(&engine, &recent, screen).await,
+            // A daemon's progress is its log, its metrics and its page.
+            Mode::Daemon => std::future::pending().await,
+        }
+    };
+    let report = tokio::select! {
+        report = worker.run(mode, signals.next(), signals.next()) => report,
+        never = progress => match never {},
+    };
+    (report, recent.tally())
 }
 
 /// SIGHUP: what was changed is taken in.
@@ -79,8 +94,10 @@ fn exit_of(report: &Report) -> Exit {
     }
 }
 
-/// The last line says what is left, so that nobody has to guess.
-fn tell(report: &Report) {
+/// The last line says what has ended and what is left, so that nobody has to guess.
+fn tell(report: &Report, tally: &Tally) {
+    let Tally { delivered, bounced, complaint, suppressed, failed, withdrawn } = tally;
+    tracing::info!(delivered, bounced, complaint, suppressed, failed, withdrawn, "in all");
     let Report { end, cut, unacked, due_left } = report;
     let why = match end {
         End::Stopped => "stopped".to_owned(),

@@ -180,6 +180,7 @@ impl Events {
             Acked::Unknown => ("unknown", "unknown"),
         };
         self.ack_came_to(event.channel, result);
+        self.recent.count(event.status);
         self.recent.add(decision(event.id, event.channel, "acked", event.status.as_str()));
         let (envelope, channel) = (id(event.id), word(event.channel));
         let (status, cause, lag_ms) = (event.status, event.cause.label(), millis(event.lag));
@@ -208,6 +209,7 @@ impl Events {
     /// An envelope is no longer listed: nothing is sent, nothing acked.
     pub fn withdrawn(&self, envelope: &EnvelopeId, channel: &ChannelName) {
         self.metrics.withdrawn.get_or_create(&self.metrics.channel(channel)).inc();
+        self.recent.count_withdrawn();
         self.recent.add(decision(envelope, channel, "withdrawn", "no longer listed"));
         tracing::info!(envelope = %id(envelope), channel = %word(channel), "withdrawn: no longer listed");
     }

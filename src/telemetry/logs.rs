@@ -15,6 +15,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::Registry;
 
+use super::screen::Screen;
+
 /// How logs are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -80,13 +82,13 @@ pub fn guard_panics() {
     std::panic::set_hook(Box::new(tell_panic));
 }
 
-/// Starts logging for the whole process.
+/// Starts logging for the whole process, on stderr, above the line of `screen`.
 ///
 /// # Errors
 /// Logging has been started before.
-pub fn start(settings: &Settings) -> Result<(), AlreadyStarted> {
+pub fn start(settings: &Settings, screen: &Screen) -> Result<(), AlreadyStarted> {
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let subscriber = subscriber(settings, ansi, std::io::stderr);
+    let subscriber = subscriber(settings, ansi, screen.clone());
     tracing::subscriber::set_global_default(subscriber).map_err(|_| AlreadyStarted)
 }
 

@@ -10,4 +10,5 @@ pub mod logs;
 pub mod metrics;
 mod page;
 pub mod recent;
+pub mod screen;
 pub mod status;

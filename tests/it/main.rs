@@ -18,6 +18,7 @@ mod operator;
 mod outages;
 mod page;
 mod privacy;
+mod progress;
 mod reload;
 mod sameness;
 mod stopping;

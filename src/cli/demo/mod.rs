@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use self::cast::{Expected, Role};
 use self::ending::{Ending, Evidence, How};
 use self::mails::Mails;
 use super::run::Signals;
 use super::sandbox::KEEP;
-use super::{Exit, Failure, library};
+use super::{Exit, Failure, library, progress};
 use crate::config::{Config, Environment};
 use crate::engine::{Engine, Mode};
 use crate::render::Library;
@@ -26,6 +27,7 @@ use crate::sandbox::desk::Desk;
 use crate::sandbox::journal::{Event, Log};
 use crate::sandbox::{Options, Sandbox, Subscription, examples};
 use crate::telemetry::logs;
+use crate::telemetry::screen::Screen;
 use crate::telemetry::status::StatusSource;
 use crate::worker::Worker;
 
@@ -77,11 +79,12 @@ pub fn run(
 ) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("the threads cannot be started")?.block_on(async {
-        let demo = Demo::prepare(Mails::open(args.out.clone())?).await?;
+        let screen = Screen::of_stderr();
+        let demo = Demo::prepare(Mails::open(args.out.clone())?, screen.clone()).await?;
         let config = demo.config(env)?;
-        logs::start(&config.logs).map_err(anyhow::Error::from)?;
+        logs::start(&config.logs, &screen).map_err(anyhow::Error::from)?;
         let signals = Signals::listen().context("signals cannot be received")?;
-        demo.play(config, args.once, out, signals.next()).await
+        demo.play(config, args.once, &mut screen.above(out), signals.next()).await
     })
 }
 
@@ -98,20 +101,21 @@ struct Demo {
     sandbox: Arc<Sandbox>,
     cast: Vec<Role>,
     mails: Mails,
+    screen: Screen,
     patience: Duration,
     pause: Duration,
 }
 
 impl Demo {
     /// Starts the stand-ins, with every envelope pending.
-    async fn prepare(mails: Mails) -> anyhow::Result<Demo> {
+    async fn prepare(mails: Mails, screen: Screen) -> anyhow::Result<Demo> {
         let options = Options { resend_rate: Some(RESEND_RATE), keep: Some(KEEP), ..Options::default() };
         let sandbox = Arc::new(Sandbox::start(options).await.context("the stand-ins cannot be started")?);
         let cast = cast::cast(&sandbox).context("the browsers' keys cannot be made")?;
         for role in &cast {
             sandbox.seam.enqueue(role.envelope());
         }
-        Ok(Demo { sandbox, cast, mails, patience: PATIENCE, pause: PAUSE })
+        Ok(Demo { sandbox, cast, mails, screen, patience: PATIENCE, pause: PAUSE })
     }
 
     /// The worker's configuration: nothing of it is the process's own, but for how it logs.
@@ -140,6 +144,12 @@ impl Demo {
         let library = library(config.rendering.clone())?;
         let worker = Worker::new(config, library).await?;
         let (engine, admin) = (worker.engine(), worker.admin_address());
+        let mut showing = JoinSet::new();
+        let (screen, recent) = (self.screen.clone(), worker.recent());
+        showing.spawn({
+            let engine = engine.clone();
+            async move { progress::follow(&engine, &recent, &screen).await }
+        });
         let (stop_worker, stopped) = oneshot::channel::<()>();
         let until_dropped = async { drop(stopped.await) };
         let working = tokio::spawn(worker.run(Mode::Daemon, until_dropped, std::future::pending()));

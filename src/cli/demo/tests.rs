@@ -14,7 +14,7 @@ use crate::sandbox::Fault;
 async fn prepared() -> (Demo, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let mails = Mails::open(Some(directory.path().join("mails"))).unwrap();
-    (Demo::prepare(mails).await.unwrap(), directory)
+    (Demo::prepare(mails, Screen::plain()).await.unwrap(), directory)
 }
 
 /// Plays until the table; the exit and what was shown.

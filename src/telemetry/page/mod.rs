@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 use handlebars::{Handlebars, handlebars_helper};
 use serde::Serialize;
 
-use super::recent::{Decision, Recent};
+use super::recent::{Decision, Recent, Tally};
 use super::status::{GateState, LaneStatus, LeaseState, Status, Unready};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -46,6 +46,8 @@ pub(super) struct View {
     /// Whether what is wrong keeps envelopes that could be sent from being sent.
     blocked: bool,
     reasons: Vec<String>,
+    tally: Tally,
+    tally_line: String,
     lanes: Vec<Lane>,
     recent: Vec<Decision>,
 }
@@ -91,6 +93,8 @@ impl View {
             blocked: !status.alive || status.unready.iter().any(Unready::blocks),
             reasons: status.unready.iter().map(ToString::to_string).collect(),
             lanes: status.lanes.iter().map(Lane::new).collect(),
+            tally: recent.tally(),
+            tally_line: recent.tally().to_string(),
             recent: recent.all(),
         }
     }

@@ -9,7 +9,7 @@ mod wire;
 
 use std::time::Duration;
 
-pub(crate) use program::{Program, number, says, text};
+pub(crate) use program::{Program, binary, number, says, text};
 pub(crate) use stage::{Stage, mailed};
 pub(crate) use wire::{Wire, WireSeam};
 

@@ -148,7 +148,7 @@ impl Drop for Program {
 
 /// The binary that all of these tests are about: the one that WORKER_UNDER_TEST names (`make test` names
 /// the release binary, so that what is installed is what was tested), else the one that cargo has just built.
-fn binary() -> OsString {
+pub(crate) fn binary() -> OsString {
     let named = std::env::var_os("WORKER_UNDER_TEST").filter(|path| !path.is_empty());
     named.unwrap_or_else(|| env!("CARGO_BIN_EXE_delivery-worker").into())
 }

@@ -20,6 +20,7 @@ use delivery_worker::sandbox::{Options, Sandbox};
 use delivery_worker::telemetry::events::Events;
 use delivery_worker::telemetry::logs::{self, Filter, Format};
 use delivery_worker::telemetry::metrics::Metrics;
+use delivery_worker::telemetry::screen::Screen;
 use secrecy::SecretString;
 
 use super::{MARK, marked};
@@ -95,7 +96,8 @@ fn panic_in(format: &str) {
     let early = std::thread::spawn(|| panic!("cannot read {}", String::from(MARK))).join();
     assert!(early.is_err());
     let format = Format::parse(format).unwrap();
-    logs::start(&logs::Settings { format, filter: Filter::parse("trace").ok().unwrap() }).unwrap();
+    let settings = logs::Settings { format, filter: Filter::parse("trace").ok().unwrap() };
+    logs::start(&settings, &Screen::plain()).unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(stumble());
 }
 
