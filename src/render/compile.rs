@@ -13,9 +13,10 @@ use super::helpers;
 use super::inspect::{Rules, circle, inspect};
 use super::links::Links;
 use super::payload::PayloadSchema;
-use super::source::{EXAMPLE, Files, PARTIALS, Part, SCHEMA, TemplateError, TemplateErrors};
+use super::source::{self, EXAMPLE, Files, PARTIALS, Part, SCHEMA, THEME, TemplateError, TemplateErrors};
 use super::template::{Engine, Template};
 use super::text;
+use super::theme::Theme;
 use crate::envelope::{self, Envelope, Reading};
 
 /// Compiles and checks a whole set.
@@ -24,7 +25,10 @@ use crate::envelope::{self, Envelope, Reading};
 /// Every problem that was found: file, line, and the field if it is about one.
 pub(super) fn compile(files: &Files, links: &Links) -> Result<BTreeMap<String, Template>, TemplateErrors> {
     let mut errors = Vec::new();
-    let engine = Arc::new(build_engine(files, links, &mut errors));
+    let own = files.get(THEME).map(String::as_str).unwrap_or_default();
+    // Each use of a name that is not in a broken theme would only say the same thing twice.
+    let theme = Theme::read(&source::built_in_theme(), own).map_err(TemplateErrors)?;
+    let engine = Arc::new(build_engine(files, links, theme, &mut errors));
     let mut templates = BTreeMap::new();
     for name in folders(files) {
         if let Some((template, example)) = assemble(name, files, &engine, &mut errors) {
@@ -53,14 +57,15 @@ fn folders(files: &Files) -> Vec<&str> {
     names
 }
 
-fn build_engine(files: &Files, links: &Links, errors: &mut Vec<TemplateError>) -> Engine {
-    let links = Arc::new(links.clone());
-    let mut html = registry(&links);
+fn build_engine(files: &Files, links: &Links, theme: Theme, errors: &mut Vec<TemplateError>) -> Engine {
+    let (links, theme) = (Arc::new(links.clone()), Arc::new(theme));
+    let mut html = registry(&links, &theme);
     helpers::register_html(&mut html);
     html.register_escape_fn(text::escape_html);
-    let mut plain = registry(&links);
+    let mut plain = registry(&links, &theme);
+    helpers::register_plain(&mut plain);
     plain.register_escape_fn(text::clean);
-    for (path, source) in files {
+    for (path, source) in files.iter().filter(|(path, _)| *path != THEME) {
         let parts: Vec<_> = path.split('/').collect();
         let (registry, name) = match parts.as_slice() {
             [PARTIALS, "html", file] => (&mut html, file.strip_suffix(".hbs")),
@@ -78,19 +83,19 @@ fn build_engine(files: &Files, links: &Links, errors: &mut Vec<TemplateError>) -
             None => errors.push(TemplateError::new(path, None, misplaced())),
         }
     }
-    inspect_all(&html, true, errors);
-    inspect_all(&plain, false, errors);
+    inspect_all(&html, true, &theme, errors);
+    inspect_all(&plain, false, &theme, errors);
     Engine { html, plain, links }
 }
 
-fn registry(links: &Arc<Links>) -> Handlebars<'static> {
+fn registry(links: &Arc<Links>, theme: &Arc<Theme>) -> Handlebars<'static> {
     let mut registry = Handlebars::new();
     registry.set_strict_mode(true);
     // Otherwise the white space before a partial's tag would get into multi-line data.
     registry.set_prevent_indent(true);
     // It would write personal data to the log.
     registry.unregister_helper("log");
-    helpers::register(&mut registry, links);
+    helpers::register(&mut registry, links, theme);
     registry
 }
 
@@ -111,12 +116,12 @@ fn misplaced() -> String {
     let parts: Vec<_> = Part::MAIL.into_iter().chain(Part::NOTIFICATION).map(Part::file).collect();
     format!(
         "has no place in a template set: a template's folder holds {}, {SCHEMA} and {EXAMPLE}; \
-         partials are {PARTIALS}/html/NAME.hbs and {PARTIALS}/text/NAME.hbs",
+         partials are {PARTIALS}/html/NAME.hbs, {PARTIALS}/text/NAME.hbs and {THEME}",
         parts.join(", ")
     )
 }
 
-fn inspect_all(registry: &Handlebars<'static>, html: bool, errors: &mut Vec<TemplateError>) {
+fn inspect_all(registry: &Handlebars<'static>, html: bool, theme: &Theme, errors: &mut Vec<TemplateError>) {
     let has_partial = |name: &str| !name.contains('/') && registry.has_template(name);
     let mut found = Vec::new();
     for (name, template) in registry.get_templates() {
@@ -125,7 +130,7 @@ fn inspect_all(registry: &Handlebars<'static>, html: bool, errors: &mut Vec<Temp
             false => name.clone(),
             true => format!("{PARTIALS}/{}/{name}.hbs", if html { "html" } else { "text" }),
         };
-        let mut problems = inspect(template, Rules { html, has_partial: &has_partial });
+        let mut problems = inspect(template, Rules { html, theme, has_partial: &has_partial });
         let via = is_partial.then(|| circle(name, registry.get_templates())).flatten();
         problems.extend(via.map(|via| match via == name {
             true => (None, "includes itself".to_owned()),

@@ -1,11 +1,13 @@
 //! What a template can say beyond handlebars' own words.
 //!
 //! Links: `app_link PATH` (without a path: the front page), `graph_link REF`, `unsubscribe_link`. A
-//! template never writes a URL together itself. Words: `plural N ONE MANY`, `total LIST FIELD` (the
+//! template never writes a URL together itself. Words: `theme NAME TEXT` (what the theme says, TEXT in its
+//! place), `plural N ONE MANY`, `total LIST FIELD` (the
 //! elements of that field of each element), `timecode MILLISECONDS`, `days INSTANT COUNT` (so many days up to that of
 //! the instant, in UTC), `excerpt TEXT CHARACTERS`, `line TEXT` (all of it
 //! in one line), `choose WORD a=TEXT b=TEXT other=TEXT` (by what WORD is; `other` for words that nobody knew
-//! of), and in HTML `lines TEXT` (its line ends kept as `<br>`). `if` and `unless` are strict here: a field that the payload's
+//! of), in HTML `lines TEXT` (its line ends kept as `<br>`) and in plain text `heading TEXT RULE`
+//! (underlined with RULE). `if` and `unless` are strict here: a field that the payload's
 //! schema does not declare is an error and not a false. No helper reads anything but its arguments and the
 //! envelope.
 
@@ -21,12 +23,13 @@ use url::Url;
 
 use super::links::{BadLink, Links};
 use super::text;
+use super::theme::{PLACE, Theme};
 
 /// The helpers whose value is a URL: all that may stand in an attribute that a client follows.
 pub(super) const LINKS: [&str; 3] = ["app_link", "graph_link", UNSUBSCRIBE];
 
 /// Every helper that a template may use, handlebars' own among them.
-pub(super) const KNOWN: [&str; 26] = [
+pub(super) const KNOWN: [&str; 27] = [
     "if",
     "unless",
     "each",
@@ -46,6 +49,7 @@ pub(super) const KNOWN: [&str; 26] = [
     "app_link",
     "graph_link",
     UNSUBSCRIBE,
+    THEME,
     "plural",
     "total",
     "timecode",
@@ -58,12 +62,18 @@ pub(super) const KNOWN: [&str; 26] = [
 /// The helper that only HTML has.
 pub(super) const LINES: &str = "lines";
 
+/// The helper that only plain text has.
+pub(super) const HEADING: &str = "heading";
+
+/// The helper that knows the theme.
+pub(super) const THEME: &str = "theme";
+
 /// Where a template finds the unsubscribe link: made before rendering, because only it knows the
 /// reference.
 pub(super) const UNSUBSCRIBE: &str = "unsubscribe_link";
 
 /// Adds what HTML and plain text have in common.
-pub(super) fn register(registry: &mut Handlebars<'static>, links: &Arc<Links>) {
+pub(super) fn register(registry: &mut Handlebars<'static>, links: &Arc<Links>, theme: &Arc<Theme>) {
     registry.register_helper("if", Box::new(Conditional { on: true }));
     registry.register_helper("unless", Box::new(Conditional { on: false }));
     let app = Arc::clone(links);
@@ -80,9 +90,18 @@ pub(super) fn register(registry: &mut Handlebars<'static>, links: &Arc<Links>) {
     computed(registry, UNSUBSCRIBE, |_, context| {
         context.data().get(UNSUBSCRIBE).cloned().ok_or_else(|| "is not known".to_owned())
     });
+    let theme = Arc::clone(theme);
+    computed(registry, THEME, move |h, _| {
+        let value = theme.get(string(h, 0)?).ok_or("has no such name")?;
+        Ok(match h.param(1) {
+            None => value.into(),
+            Some(_) => value.replacen(PLACE, string(h, 1)?, 1).into(),
+        })
+    });
     computed(registry, "plural", |h, _| {
         let number = whole(h, 0)?;
-        Ok(format!("{number} {}", string(h, if number == 1 { 1 } else { 2 })?).into())
+        let words = string(h, if number == 1 { 1 } else { 2 })?;
+        Ok(words.replacen(PLACE, &number.to_string(), 1).into())
     });
     computed(registry, "total", |h, _| {
         let (list, field) = (given(h, 0)?, string(h, 1)?);
@@ -109,6 +128,14 @@ pub(super) fn register(registry: &mut Handlebars<'static>, links: &Arc<Links>) {
 /// Adds what only HTML has.
 pub(super) fn register_html(registry: &mut Handlebars<'static>) {
     registry.register_helper(LINES, Box::new(Lines));
+}
+
+/// Adds what only plain text has.
+pub(super) fn register_plain(registry: &mut Handlebars<'static>) {
+    computed(registry, HEADING, |h, _| {
+        let (words, rule) = (text::one_line(string(h, 0)?), string(h, 1)?);
+        Ok(format!("{words}\n{}", rule.repeat(words.chars().count().min(text::LINE))).into())
+    });
 }
 
 fn address(link: Result<Url, BadLink>) -> Result<Value, String> {

@@ -7,8 +7,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use handlebars::Template;
 use handlebars::template::{DecoratorTemplate, HelperTemplate, Parameter, TemplateElement, TemplateMapping};
+use serde_json::Value;
 
 use super::helpers;
+use super::theme::Theme;
 
 /// The attributes that a mail client loads or follows.
 const URL_ATTRIBUTES: [&str; 5] = ["href", "src", "background", "action", "srcset"];
@@ -21,6 +23,8 @@ const PARTIAL_BLOCK: &str = "@partial-block";
 pub(super) struct Rules<'a> {
     /// Whether it writes HTML.
     pub(super) html: bool,
+    /// The names that there are to use.
+    pub(super) theme: &'a Theme,
     /// Whether a partial of that name exists.
     pub(super) has_partial: &'a dyn Fn(&str) -> bool,
 }
@@ -80,6 +84,7 @@ fn partial(it: &DecoratorTemplate, line: Option<usize>, rules: Rules<'_>, proble
         Some(name) => problems.push((line, format!("there is no partial {name}"))),
         None => problems.push((line, "a partial is called by its name, and no data chooses it".to_owned())),
     }
+    arguments(it.params.iter().chain(it.hash.values()), line, rules, problems);
     if let Some(inner) = &it.template {
         walk(inner, rules, problems);
     }
@@ -88,13 +93,40 @@ fn partial(it: &DecoratorTemplate, line: Option<usize>, rules: Rules<'_>, proble
 /// A name alone may be a field; with arguments or a block it is a helper.
 fn helper(it: &HelperTemplate, line: Option<usize>, rules: Rules<'_>, problems: &mut Vec<Problem>) {
     if it.block || !it.params.is_empty() || !it.hash.is_empty() {
-        let known = |name| helpers::KNOWN.contains(&name) || (rules.html && name == helpers::LINES);
+        let known = |name| {
+            helpers::KNOWN.contains(&name)
+                || name == if rules.html { helpers::LINES } else { helpers::HEADING }
+        };
         match it.name.as_name() {
             Some(name) if !known(name) => problems.push((line, format!("there is no helper {name}"))),
             _ => {}
         }
     }
-    for parameter in it.params.iter().chain(it.hash.values()) {
+    if it.name.as_name() == Some(helpers::THEME) {
+        problems.extend(theme_problem(it.params.first(), rules.theme).map(|problem| (line, problem)));
+    }
+    arguments(it.params.iter().chain(it.hash.values()), line, rules, problems);
+}
+
+/// A name of the theme is written where it is used, so that a wrong one is found without a rendering that
+/// happens to need it.
+fn theme_problem(name: Option<&Parameter>, theme: &Theme) -> Option<String> {
+    match name {
+        Some(Parameter::Literal(Value::String(name))) if theme.get(name).is_some() => None,
+        Some(Parameter::Literal(Value::String(name))) => Some(format!("there is no {name} in the theme")),
+        _ => {
+            Some("theme takes a name in quotation marks, such as {{theme \"words.unsubscribe\"}}".to_owned())
+        }
+    }
+}
+
+fn arguments<'a>(
+    all: impl Iterator<Item = &'a Parameter>,
+    line: Option<usize>,
+    rules: Rules<'_>,
+    problems: &mut Vec<Problem>,
+) {
+    for parameter in all {
         if let Parameter::Subexpression(inner) = parameter
             && let TemplateElement::Expression(inner) = inner.element.as_ref()
         {
@@ -209,7 +241,8 @@ mod tests {
 
     fn problems(source: &str) -> Vec<Problem> {
         let template = Template::compile(source).unwrap();
-        inspect(&template, Rules { html: true, has_partial: &|name| name == "item" })
+        let theme = Theme::read("[words]\nmore = \"More\"", "").unwrap();
+        inspect(&template, Rules { html: true, theme: &theme, has_partial: &|name| name == "item" })
     }
 
     fn one(source: &str) -> Problem {
@@ -234,6 +267,10 @@ mod tests {
         );
         assert_eq!(one("{{#if (equals a b)}}x{{/if}}"), (Some(1), "there is no helper equals".to_owned()));
         assert!(one("{{#*inline \"item\"}}{{{x}}}{{/inline}}").1.contains("a file of its own"));
+        assert_eq!(one("{{theme \"words.mor\"}}").1, "there is no words.mor in the theme");
+        assert!(
+            one("{{#if x}}{{> item title=(choose x other=(theme name))}}{{/if}}").1.contains("takes a name")
+        );
         assert_eq!(one("{{shout x}}"), (Some(1), "there is no helper shout".to_owned()));
         assert!(problems("{{> item}}{{plain_field}}{{lines x}}{{#if (eq a 1)}}{{/if}}").is_empty());
     }

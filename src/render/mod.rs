@@ -26,6 +26,7 @@ mod payload;
 mod source;
 mod template;
 mod text;
+mod theme;
 
 #[cfg(test)]
 mod tests;

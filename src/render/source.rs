@@ -19,6 +19,9 @@ pub(super) const PARTIALS: &str = "partials";
 /// The JSON Schema of the payload, in each template's folder.
 pub(super) const SCHEMA: &str = "payload.schema.json";
 
+/// The names, colours and words that the templates share.
+pub(super) const THEME: &str = "partials/theme.toml";
+
 /// The sample envelope, in each template's folder.
 pub(super) const EXAMPLE: &str = "example.json";
 
@@ -114,13 +117,22 @@ pub(super) fn gather(directory: Option<&Path>) -> Result<Files, TemplateErrors> 
     let mut files = Files::new();
     let mut errors = Vec::new();
     for path in BuiltIn::iter().filter(|path| is_of_a_template(path)) {
-        let content = BuiltIn::get(&path).map(|file| file.data.into_owned()).unwrap_or_default();
+        let content = built_in(&path);
         insert(path.into_owned(), content, &mut files, &mut errors);
     }
     if let Some(directory) = directory {
         read_folder(directory, "", DEEPEST, &mut files, &mut errors);
     }
     if errors.is_empty() { Ok(files) } else { Err(TemplateErrors(errors)) }
+}
+
+/// The theme that is compiled in, which every other is read over.
+pub(super) fn built_in_theme() -> String {
+    String::from_utf8(built_in(THEME)).unwrap_or_default()
+}
+
+fn built_in(path: &str) -> Vec<u8> {
+    BuiltIn::get(path).map(|file| file.data.into_owned()).unwrap_or_default()
 }
 
 /// Collects the templates' files below `folder`. Others (notes, an editor's backups, hidden ones) are
@@ -153,7 +165,7 @@ fn read_folder(
             if depth > 1 {
                 read_folder(&entry.path(), &format!("{path}/"), depth - 1, files, errors);
             }
-        } else if is_of_a_template(&name) {
+        } else if is_of_a_template(&path) {
             match read_file(&entry.path()) {
                 Ok(content) => insert(path, content, files, errors),
                 Err(error) => errors.push(unreadable(&entry.path(), &error)),
@@ -172,8 +184,8 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn is_of_a_template(file: &str) -> bool {
-    file.ends_with(".hbs") || file.ends_with(".json")
+fn is_of_a_template(path: &str) -> bool {
+    path.ends_with(".hbs") || path.ends_with(".json") || path == THEME
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> TemplateError {

@@ -34,6 +34,9 @@ pub(super) fn clean(data: &str) -> String {
         .collect()
 }
 
+/// The most characters of a line of plain text that is our own (RFC 5322, 2.1.1).
+pub(super) const LINE: usize = 78;
+
 /// One line: each run of control characters, line and paragraph separators and white space becomes one
 /// space, and none is left at either end. A header cannot be broken with it.
 pub(super) fn one_line(text: &str) -> String {

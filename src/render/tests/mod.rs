@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 mod clients;
 mod set;
 mod shipped;
+mod theme;
 
 const TEMPLATES: [(&str, &str); 2] = [
     ("your-week-digest.v1", include_str!("../../../templates/your-week-digest.v1/example.json")),

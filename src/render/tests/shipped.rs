@@ -75,30 +75,7 @@ fn a_digest_says_which_days_it_is_of_in_utc() {
         envelope["created_at"] = json!(created_at);
         let mail = mail(&envelope);
         assert!(mail.html.contains(&format!(">{period}</p>")), "{}", mail.html);
-        assert_eq!(mail.text.lines().nth(1), Some(period));
-    }
-}
-
-/// What a finger can hit: 44 px high (WCAG 2.5.5), of the line and what is around it.
-#[test]
-fn every_link_of_a_mail_but_those_within_a_sentence_is_large_enough_for_a_finger() {
-    let pixels = |style: &str, name: &str| {
-        let value = style.split(';').find_map(|rule| rule.trim().strip_prefix(name)?.strip_prefix(':'))?;
-        value.split_whitespace().next()?.strip_suffix("px")?.parse::<u32>().ok()
-    };
-    for (name, _) in TEMPLATES {
-        let html = mail(&example(name)).html;
-        let links: Vec<&str> = html.split("<a ").skip(1).filter_map(|link| link.split('"').nth(3)).collect();
-        assert!(links.len() > 4, "{name}: {links:?}");
-        for style in links.iter().filter(|style| style.contains("inline-block")) {
-            // Where a link does not say its line's height, its paragraph's 20 px hold.
-            let height = pixels(style, "line-height").unwrap_or(20)
-                + 2 * pixels(style, "padding").unwrap_or(0)
-                + 2 * pixels(style, "border").unwrap_or(0);
-            assert!(height >= 44, "{name}: {height} px: {style}");
-        }
-        let inline = links.iter().filter(|style| !style.contains("inline-block")).count();
-        assert!(inline <= 1, "{name}: {inline} links are too small");
+        assert_eq!(mail.text.lines().nth(3), Some(period));
     }
 }
 
@@ -184,7 +161,7 @@ fn references_of_an_unknown_kind_are_left_out_and_the_others_stay() {
     let refs = json!([{"kind": "show", "id": 7}, {"kind": "topic", "id": "topic:soil", "label": "Soil"}, {"kind": "x"}]);
     for envelope in showing(&item_with("graph_refs", refs)) {
         let mail = mail(&envelope);
-        assert!(mail.text.contains("Soil: https://app.test/topic/topic%3Asoil"));
+        assert!(mail.text.contains("\nSoil:\nhttps://app.test/topic/topic%3Asoil\n"));
         assert_eq!(hrefs(&mail.html).iter().filter(|link| link.contains("/topic/")).count(), 1);
         assert!(notification(&envelope).body.contains(" · Soil: “"));
     }
@@ -281,7 +258,7 @@ fn the_unsubscribe_link_is_one_and_the_same_everywhere() {
     let link = "https://app.test/api/app/comms/unsubscribe?ref=a%2Fb%26c%3Dd%20%C3%A9";
     assert_eq!(mail.unsubscribe.as_str(), link);
     assert!(hrefs(&mail.html).contains(&link.to_owned()));
-    assert!(mail.text.contains(&format!("Unsubscribe: {link}\n")));
+    assert!(mail.text.contains(&format!("\nUnsubscribe:\n{link}\n")));
 }
 
 /// Case 14: a quote of 40 KB, and 400 items.
