@@ -163,17 +163,19 @@ pub struct Attempt {
     pub pace: Option<Pace>,
     /// Whether the provider itself answered; a request that got nowhere moves no closed gate open.
     pub answered: bool,
+    /// The message's bytes, where they come close to what such a message may have.
+    pub nearly_too_large: Option<usize>,
 }
 
 impl Attempt {
     /// The provider's answer means `outcome`.
     pub fn answered(outcome: Outcome, cause: Cause, detail: Detail) -> Attempt {
-        Attempt { outcome, cause, detail, pace: None, answered: true }
+        Attempt { outcome, cause, detail, pace: None, answered: true, nearly_too_large: None }
     }
 
     /// No answer came: nothing was sent, or nothing came back.
     pub fn unanswered(outcome: Outcome, cause: Cause, detail: Detail) -> Attempt {
-        Attempt { outcome, cause, detail, pace: None, answered: false }
+        Attempt { answered: false, ..Attempt::answered(outcome, cause, detail) }
     }
 
     /// The envelope failed before anything was sent.

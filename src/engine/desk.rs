@@ -309,6 +309,9 @@ impl Desk {
             let refusal = Refusal::new(attempt.cause, attempt.detail.clone());
             return self.events.refused(id, &self.channel, template, &refusal);
         }
+        if let Some(bytes) = attempt.nearly_too_large {
+            self.events.nearly_too_large(id, &self.channel, template, bytes);
+        }
         self.events.attempt(&AttemptEvent {
             id,
             channel: &self.channel,

@@ -33,7 +33,7 @@ mod tests;
 
 pub use links::{Links, LinksError};
 pub use source::{TemplateError, TemplateErrors};
-pub use template::MAX_MAIL_BYTES;
+pub use template::{MAX_MAIL_BYTES, NEAR_MAIL_BYTES};
 
 use template::Template;
 
@@ -48,6 +48,13 @@ pub struct Mail {
     pub text: String,
     /// The one-click unsubscribe link (RFC 8058).
     pub unsubscribe: Url,
+}
+
+impl Mail {
+    /// The bytes of the larger part, if they come close to [`MAX_MAIL_BYTES`].
+    pub fn nearly_too_large(&self) -> Option<usize> {
+        Some(self.html.len().max(self.text.len())).filter(|bytes| *bytes >= NEAR_MAIL_BYTES)
+    }
 }
 
 impl fmt::Debug for Mail {

@@ -23,6 +23,9 @@ use crate::outcome::{Cause, Detail, Refusal};
 /// go is the footer with its unsubscribe link.
 pub const MAX_MAIL_BYTES: usize = 100 * 1024;
 
+/// From here on a mail is close enough to [`MAX_MAIL_BYTES`] to tell the operator.
+pub const NEAR_MAIL_BYTES: usize = 90 * 1024;
+
 /// The compiled parts and partials of a set. Two registries, because what is right in one kind of output
 /// is wrong in the other: HTML is escaped, plain text is not, and each has partials of its own.
 pub(super) struct Engine {

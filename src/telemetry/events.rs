@@ -291,6 +291,21 @@ impl Events {
         );
     }
 
+    /// A message comes close to the size at which it would fail.
+    pub fn nearly_too_large(
+        &self,
+        envelope: &EnvelopeId,
+        channel: &ChannelName,
+        template: &TemplateName,
+        bytes: usize,
+    ) {
+        self.metrics.nearly_too_large.get_or_create(&self.metrics.channel(channel)).inc();
+        tracing::warn!(
+            envelope = %id(envelope), channel = %word(channel), template = %Word(template.as_str()), bytes,
+            "message close to the size at which it would be cut by its reader's client, and fail here"
+        );
+    }
+
     /// The window is full of leases that wait.
     pub fn window_full(&self, channel: &ChannelName, held: usize) {
         self.metrics.window_full.get_or_create(&self.metrics.channel(channel)).inc();

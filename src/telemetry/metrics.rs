@@ -93,6 +93,7 @@ pub struct Metrics {
     pub(super) gate_closed: Family<GateLabels, Counter>,
     pub(super) gate_opened: Family<GateLabel, Counter>,
     pub(super) panics: Family<ChannelLabel, Counter>,
+    pub(super) nearly_too_large: Family<ChannelLabel, Counter>,
     pub(super) window_full: Family<ChannelLabel, Counter>,
     pub(super) clock_skew: Family<ChannelLabel, Counter>,
 }
@@ -129,6 +130,7 @@ impl Metrics {
             gate_closed: Family::default(),
             gate_opened: Family::default(),
             panics: Family::default(),
+            nearly_too_large: Family::default(),
             window_full: Family::default(),
             clock_skew: Family::default(),
         };
@@ -140,9 +142,15 @@ impl Metrics {
     /// there, which a series that begins at 1 would hide.
     fn begin(&self, channel: &ChannelName) {
         let label = self.channel(channel);
-        for counter in
-            [&self.listed, &self.withdrawn, &self.relisted, &self.panics, &self.window_full, &self.clock_skew]
-        {
+        for counter in [
+            &self.listed,
+            &self.withdrawn,
+            &self.relisted,
+            &self.panics,
+            &self.nearly_too_large,
+            &self.window_full,
+            &self.clock_skew,
+        ] {
             drop(counter.get_or_create(&label));
         }
         for histogram in [&self.attempt_seconds, &self.lag_seconds] {
@@ -193,6 +201,11 @@ impl Metrics {
         registry.register("gate_closed", "Times that a gate closed", self.gate_closed.clone());
         registry.register("gate_opened", "Times that a gate opened again", self.gate_opened.clone());
         registry.register("panics", "Deliveries that panicked", self.panics.clone());
+        registry.register(
+            "nearly_too_large",
+            "Attempts with a message close to its size limit",
+            self.nearly_too_large.clone(),
+        );
         registry.register(
             "window_full",
             "Times that waiting envelopes filled the window",

@@ -95,7 +95,10 @@ impl Channel for EmailChannel {
         let rendered = addressee(&delivery.envelope)
             .and_then(|to| delivery.templates.mail(&delivery.envelope).map(|mail| (to, mail)));
         match rendered {
-            Ok((to, mail)) => self.client.send(&Letter { delivery, to: &to, mail: &mail }).await,
+            Ok((to, mail)) => {
+                let attempt = self.client.send(&Letter { delivery, to: &to, mail: &mail }).await;
+                Attempt { nearly_too_large: mail.nearly_too_large(), ..attempt }
+            }
             Err(refusal) => Attempt::refusal(refusal),
         }
     }

@@ -47,7 +47,7 @@ fn attribute(node: &Handle, name: &str) -> Option<String> {
 fn rule(node: &Handle, property: &str) -> Option<String> {
     let style = attribute(node, "style")?;
     let rules = style.split(';').filter_map(|rule| rule.split_once(':'));
-    rules.filter(|(name, _)| name.trim() == property).map(|(_, value)| value.trim().to_owned()).last()
+    rules.filter(|(name, _)| name.trim() == property).map(|(_, value)| value.trim().to_owned()).next_back()
 }
 
 fn text_of(node: &Handle) -> String {

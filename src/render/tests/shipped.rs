@@ -269,6 +269,10 @@ fn a_long_quote_is_sent_whole_and_a_mail_over_the_limit_fails_with_its_size() {
     assert!(mail(&envelope).html.contains(quote.trim_end()));
     assert!(notification(&envelope).body.contains(quote.trim_end()));
 
+    let near = digest_of(vec![item_with("quote", json!("word ".repeat(18_600))); 1]);
+    assert!(mail(&near).nearly_too_large().is_some_and(|bytes| bytes > NEAR_MAIL_BYTES));
+    assert_eq!(mail(&envelope).nearly_too_large(), None);
+
     let many = digest_of(vec![item(); 400]);
     let refusal = shipped().mail(&read(&many)).unwrap_err();
     assert_eq!(refusal.cause, Cause::TooLarge);

@@ -67,7 +67,7 @@ fn tell_ack(events: &Events, answer: Acked) {
 type Tell = fn(&Events);
 
 /// Every event, the level of its line, and the samples that it moves.
-const TABLE: [(&str, Tell, &str, &[&str]); 23] = [
+const TABLE: [(&str, Tell, &str, &[&str]); 24] = [
     (
         "page",
         |e| {
@@ -209,6 +209,12 @@ const TABLE: [(&str, Tell, &str, &[&str]); 23] = [
         |e| e.panicked(&envelope(), &email()),
         "ERROR",
         &[r#"delivery_panics_total{channel="email"} 1"#],
+    ),
+    (
+        "nearly_too_large",
+        |e| e.nearly_too_large(&envelope(), &email(), &digest(), 95_000),
+        "WARN",
+        &[r#"delivery_nearly_too_large_total{channel="email"} 1"#],
     ),
     (
         "window_full",

@@ -29,7 +29,7 @@ fn any_attempt() -> impl Strategy<Value = Attempt> {
                 _ => Outcome::Pause { scope: Scope::Provider, after },
             };
             let pace = limit.map(|limit| Pace { limit, window: seconds(1) });
-            Attempt { outcome, cause, detail: Detail::default(), pace, answered }
+            Attempt { pace, answered, ..Attempt::answered(outcome, cause, Detail::default()) }
         },
     )
 }
