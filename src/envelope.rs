@@ -177,6 +177,11 @@ impl fmt::Debug for UnsubscribeRef {
 pub struct Recipient(Map<String, Value>);
 
 impl Recipient {
+    /// Whoever reads `address`, for a message that is not the app's.
+    pub fn of_mail(address: &str) -> Recipient {
+        Recipient(Map::from_iter([("email".to_owned(), address.into())]))
+    }
+
     /// Reads the recipient as `T`, the shape that a channel needs.
     ///
     /// # Errors

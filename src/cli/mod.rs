@@ -56,8 +56,8 @@ enum Command {
     Sandbox(sandbox::SandboxArgs),
     /// Look at everything that the worker needs, and say what to do where it is not as it should be
     ///
-    /// Nothing is sent and nothing is acked. The exit code is 1 if a line fails, and 78 if the configuration is
-    /// wrong.
+    /// Nothing is sent but the one mail that --send-to asks for, and nothing is acked. The exit code is 1 if a line
+    /// fails, and 78 if the configuration is wrong.
     Check(check::CheckArgs),
     /// Show what one envelope becomes, without sending anything
     Render(render::RenderArgs),

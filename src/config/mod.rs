@@ -107,6 +107,8 @@ pub struct Parts {
     pub page_limit: u16,
     /// Where the admin server would listen, where that is well set and not off.
     pub admin_addr: Option<SocketAddr>,
+    /// What a stop may take, or takes when it is not set.
+    pub shutdown_grace: Duration,
 }
 
 impl Parts {
@@ -116,6 +118,7 @@ impl Parts {
             alone(env, |reader| reader.or_default(&var::OUTBOX_PAGE_LIMIT, whole(1..=MOST_PER_PAGE)));
         let admin_addr =
             alone(env, |reader| reader.or_default(&var::DELIVERY_ADMIN_ADDR, values::listen_address));
+        let shutdown_grace = alone(env, read_grace).or_else(|_| alone(&Environment::default(), read_grace));
         Parts {
             outbox: alone(env, read_outbox).ok(),
             rendering: alone(env, read_rendering).ok(),
@@ -123,6 +126,7 @@ impl Parts {
             push: alone(env, read_push).ok(),
             page_limit: page_limit.unwrap_or(MOST_PER_PAGE),
             admin_addr: admin_addr.ok().flatten(),
+            shutdown_grace: shutdown_grace.unwrap_or_default(),
         }
     }
 }
@@ -130,8 +134,16 @@ impl Parts {
 impl From<Config> for Parts {
     fn from(config: Config) -> Parts {
         let Config { outbox, rendering, email, push, engine, admin_addr, .. } = config;
-        let page_limit = engine.page_limit;
-        Parts { outbox: Some(outbox), rendering: Some(rendering), email, push, page_limit, admin_addr }
+        let engine::Settings { page_limit, shutdown_grace, .. } = engine;
+        Parts {
+            outbox: Some(outbox),
+            rendering: Some(rendering),
+            email,
+            push,
+            page_limit,
+            admin_addr,
+            shutdown_grace,
+        }
     }
 }
 
@@ -278,7 +290,7 @@ fn read_engine(reader: &mut Reader<'_>) -> Option<engine::Settings> {
     if retry_base.zip(retry_max).is_some_and(|(base, max)| base > max) {
         reader.problem::<()>(&var::DELIVERY_RETRY_MAX, "must not be shorter than DELIVERY_RETRY_BASE");
     }
-    let shutdown_grace = reader.or_default(&var::DELIVERY_SHUTDOWN_GRACE, duration(Duration::ZERO..=HOUR));
+    let shutdown_grace = read_grace(reader);
     Some(engine::Settings {
         page_limit: page_limit?,
         poll_interval: poll_interval?,
@@ -287,6 +299,10 @@ fn read_engine(reader: &mut Reader<'_>) -> Option<engine::Settings> {
         retry_max: retry_max?,
         shutdown_grace: shutdown_grace?,
     })
+}
+
+fn read_grace(reader: &mut Reader<'_>) -> Option<Duration> {
+    reader.or_default(&var::DELIVERY_SHUTDOWN_GRACE, duration(Duration::ZERO..=HOUR))
 }
 
 fn read_workers(reader: &mut Reader<'_>) -> Option<Workers> {

@@ -31,21 +31,17 @@ pub(super) fn compile(files: &Files, links: &Links) -> Result<BTreeMap<String, T
     let engine = Arc::new(build_engine(files, links, theme, &mut errors));
     let mut templates = BTreeMap::new();
     for name in folders(files) {
-        if let Some((template, example)) = assemble(name, files, &engine, &mut errors) {
-            templates.insert(name.to_owned(), (template, example));
+        if let Some(template) = assemble(name, files, &engine, &mut errors) {
+            templates.insert(name.to_owned(), template);
         }
     }
     // An example that fails because of a broken partial would only say the same thing twice.
     if errors.is_empty() {
-        for (template, example) in templates.values() {
-            try_example(template, example, &mut errors);
+        for template in templates.values() {
+            try_example(template, &mut errors);
         }
     }
-    if errors.is_empty() {
-        Ok(templates.into_iter().map(|(name, (template, _))| (name, template)).collect())
-    } else {
-        Err(TemplateErrors(errors))
-    }
+    if errors.is_empty() { Ok(templates) } else { Err(TemplateErrors(errors)) }
 }
 
 /// The templates' names, each once.
@@ -148,7 +144,7 @@ fn assemble(
     files: &Files,
     engine: &Arc<Engine>,
     errors: &mut Vec<TemplateError>,
-) -> Option<(Template, Envelope)> {
+) -> Option<Template> {
     let path = |file: &str| format!("{name}/{file}");
     let served = |parts: [Part; 3]| parts.iter().any(|part| files.contains_key(&path(part.file())));
     let (serves_mail, serves_notifications) = (served(Part::MAIL), served(Part::NOTIFICATION));
@@ -175,9 +171,8 @@ fn assemble(
         .map_err(|problem| errors.push(TemplateError::new(path(EXAMPLE), None, problem)))
         .ok();
     let engine = Arc::clone(engine);
-    let template =
-        Template { name: name.to_owned(), serves_mail, serves_notifications, schema: schema?, engine };
-    Some((template, example?))
+    let (name, schema, example) = (name.to_owned(), schema?, example?);
+    Some(Template { name, serves_mail, serves_notifications, schema, example, engine })
 }
 
 fn read_example(text: &str) -> Result<Envelope, String> {
@@ -190,8 +185,9 @@ fn read_example(text: &str) -> Result<Envelope, String> {
 }
 
 /// Renders the example for each channel that the template serves, whichever channel it names.
-fn try_example(template: &Template, example: &Envelope, errors: &mut Vec<TemplateError>) {
-    let mail = template.serves_mail.then(|| template.mail(example).err()).flatten();
-    let notification = template.serves_notifications.then(|| template.notification(example).err()).flatten();
+fn try_example(template: &Template, errors: &mut Vec<TemplateError>) {
+    let mail = template.serves_mail.then(|| template.mail(&template.example).err()).flatten();
+    let notification =
+        template.serves_notifications.then(|| template.notification(&template.example).err()).flatten();
     errors.extend(mail.into_iter().chain(notification).map(|failure| failure.of_example(&template.name)));
 }

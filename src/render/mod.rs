@@ -113,6 +113,11 @@ impl Templates {
         self.by_name.keys().map(String::as_str)
     }
 
+    /// The sample envelopes of the templates that make a mail, in the order of their names.
+    pub fn mail_examples(&self) -> impl Iterator<Item = &Envelope> {
+        self.by_name.values().filter(|template| template.serves_mail).map(|template| &template.example)
+    }
+
     fn serving(&self, envelope: &Envelope, serves: fn(&Template) -> bool) -> Result<&Template, Refusal> {
         let name = envelope.template.as_str();
         let problem = match self.by_name.get(name) {

@@ -119,6 +119,7 @@ pub(super) struct Template {
     pub(super) serves_mail: bool,
     pub(super) serves_notifications: bool,
     pub(super) schema: PayloadSchema,
+    pub(super) example: Envelope,
     pub(super) engine: Arc<Engine>,
 }
 

@@ -7,6 +7,7 @@
 mod acks;
 mod architecture;
 mod cases;
+mod check;
 mod cli;
 mod draining;
 mod happy;

@@ -1,26 +1,35 @@
 //! `check`: looks at everything that the worker needs, and says what to do where it is not as it should be.
 //!
-//! Owns the course of it and what it means as an exit code. It sends nothing and acks nothing. What a topic is
-//! asked and how its answer is read has a file of its own.
+//! Owns the course of it and what it means as an exit code. It sends nothing and acks nothing, but for the one
+//! mail of `--send-to`. What a topic is asked and how its answer is read has a file of its own.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context;
-use serde::Deserialize;
-use tokio::net::TcpListener;
 
+use self::dns::NameServer;
 use self::report::{Level, Line};
-use super::{Exit, Failure, library};
-use crate::channel::push;
+use super::{Exit, Failure};
+use crate::channel::{email, push};
 use crate::config::{Config, Environment, Parts, Problem, Rendering, Warning};
 use crate::envelope::ChannelName;
-use crate::http::{self, BODY_CAP};
 use crate::outbox::{self, HttpSeam};
+use crate::render::Library;
 
+mod admin;
+mod clock;
+mod dns;
+mod letter;
+mod outbound;
 mod report;
 mod resend;
 mod seam;
+mod templates;
+mod unit;
+
+/// Longer than any client waits for its answer: a file system or a service manager that hangs holds up no more.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Looks at everything that the worker needs.
 #[derive(Debug, clap::Args)]
@@ -28,6 +37,12 @@ pub struct CheckArgs {
     /// One JSON document instead of lines
     #[arg(long)]
     pub json: bool,
+    /// Send one real mail, the example of a template, to this address
+    #[arg(long, value_name = "ADDRESS")]
+    pub send_to: Option<String>,
+    /// Ask this name server about the sender's domain instead of the system's
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub resolver: Option<NameServer>,
 }
 
 /// Looks, and tells on `out`. The exit is a failure if a line is.
@@ -41,7 +56,7 @@ pub fn run(args: &CheckArgs, env: &Environment, out: &mut impl Write) -> Result<
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the threads cannot be started")?;
-    lines.extend(runtime.block_on(look(parts)));
+    lines.extend(runtime.block_on(look(parts, args)));
     runtime.shutdown_background();
     report::write(&lines, args.json, out)?;
     Ok(match report::worst(&lines) {
@@ -70,26 +85,28 @@ fn broken(problems: &[Problem]) -> Vec<Line> {
     problems.iter().map(line).collect()
 }
 
-/// Everything that can be looked at, at once.
-async fn look(parts: Parts) -> Vec<Line> {
-    let Parts { outbox, rendering, email, push, page_limit, admin_addr } = parts;
+/// Everything that can be looked at, at once; then the one mail, if one is asked for.
+async fn look(parts: Parts, args: &CheckArgs) -> Vec<Line> {
+    let Parts { outbox, rendering, email, push, page_limit, admin_addr, shutdown_grace } = parts;
     let mut channels = Vec::new();
     channels.extend(email.as_ref().map(|_| ChannelName::new("email")));
     channels.extend(push.as_ref().map(|_| ChannelName::new("push")));
-    let mail = async {
-        match &email {
-            Some(settings) => resend::check(settings).await,
-            None => vec![Line::skip("resend", "email is not configured, or not whole")],
-        }
+    let templates = rendering.as_ref().and_then(|rendering| rendering.templates_dir.clone());
+    let needs = unit::Needs { grace: shutdown_grace, templates };
+    let (seam, mail, push, (rendered, library), admin, unit) = tokio::join!(
+        seam_lines(outbox, &channels, page_limit),
+        mail_lines(email.as_ref(), args.resolver),
+        push_lines(push.as_ref()),
+        template_lines(rendering),
+        admin::check(admin_addr),
+        unit_lines(needs),
+    );
+    let lines = [seam, mail, push, rendered, vec![admin], unit].into_iter().flatten();
+    let sent = match &args.send_to {
+        Some(address) => Some(send(email, library, address).await),
+        None => None,
     };
-    let (seam, mail, admin) =
-        tokio::join!(seam_lines(outbox, &channels, page_limit), mail, admin_line(admin_addr));
-    let mut lines = seam;
-    lines.extend(mail);
-    lines.push(push_line(push.as_ref()));
-    lines.extend(template_lines(rendering));
-    lines.push(admin);
-    lines
+    lines.chain(sent).collect()
 }
 
 async fn seam_lines(settings: Option<outbox::Settings>, channels: &[ChannelName], limit: u16) -> Vec<Line> {
@@ -109,165 +126,61 @@ async fn seam_lines(settings: Option<outbox::Settings>, channels: &[ChannelName]
     }
 }
 
-fn push_line(settings: Option<&push::Settings>) -> Line {
-    match settings {
-        // Key and subject are good, or the configuration would not be.
-        Some(settings) => Line::ok(
-            "push",
-            format!("the app's applicationServerKey must be {}", settings.key.public_base64url()),
-        ),
-        None => Line::skip("push", "push is not configured, or not whole"),
-    }
+async fn mail_lines(settings: Option<&email::Settings>, resolver: Option<NameServer>) -> Vec<Line> {
+    let Some(settings) = settings else {
+        return vec![Line::skip("resend", "email is not configured, or not whole")];
+    };
+    let domain = resend::domain(&settings.from);
+    let (mut lines, records) = tokio::join!(resend::check(settings), dns::check(&domain, resolver));
+    lines.extend(records);
+    lines
 }
 
-fn template_lines(rendering: Option<Rendering>) -> Vec<Line> {
+async fn push_lines(settings: Option<&push::Settings>) -> Vec<Line> {
+    let Some(settings) = settings else {
+        return vec![Line::skip("push", "push is not configured, or not whole")];
+    };
+    // Key and subject are good, or the configuration would not be.
+    let key = format!("the app's applicationServerKey must be {}", settings.key.public_base64url());
+    let mut lines = vec![Line::ok("push", key)];
+    if settings.allow_private_endpoints {
+        let what = "PUSH_ALLOW_PRIVATE_ENDPOINTS is for development, where no push service need be reached";
+        lines.push(Line::skip("outbound", what));
+    } else {
+        lines.extend(outbound::check(&outbound::PUSH_SERVICES).await);
+    }
+    lines
+}
+
+async fn template_lines(rendering: Option<Rendering>) -> (Vec<Line>, Option<Library>) {
     let Some(rendering) = rendering else {
-        return vec![Line::skip("templates", "what they are rendered with is not whole")];
+        return (vec![Line::skip("templates", "what they are rendered with is not whole")], None);
     };
-    let problems = match library(rendering) {
-        Ok(library) => {
-            let names: Vec<String> = library.current().names().map(str::to_owned).collect();
-            return vec![Line::ok("templates", format!("each renders its example: {}", names.join(", ")))];
-        }
-        Err(Failure::Configuration(problems)) => problems,
-        Err(Failure::Other(error)) => vec![format!("{error:#}")],
-    };
-    let mend = "mend the file: the worker does not start with it, and a reload keeps the old set";
-    problems.into_iter().map(|problem| Line::fail("templates", problem, mend)).collect()
+    let checked = waited(move || templates::check(rendering)).await;
+    checked.unwrap_or_else(|| (vec![hanging("templates")], None))
 }
 
-/// What a running worker tells of itself.
-#[derive(Debug, Deserialize)]
-struct Running {
-    version: String,
-    uptime_seconds: u64,
+async fn unit_lines(needs: unit::Needs) -> Vec<Line> {
+    waited(move || unit::check(&needs)).await.unwrap_or_else(|| vec![hanging("unit")])
 }
 
-async fn admin_line(address: Option<SocketAddr>) -> Line {
-    let Some(address) = address else {
-        return Line::skip("admin", "DELIVERY_ADMIN_ADDR is off, or no address");
-    };
-    match TcpListener::bind(address).await {
-        Ok(_free) => Line::ok("admin", format!("{address} is free")),
-        Err(error) => match running(address).await {
-            Some(Running { version, uptime_seconds }) => Line::ok(
-                "admin",
-                format!("a worker runs at {address}: version {version}, up for {uptime_seconds} s"),
-            ),
-            None => Line::fail(
-                "admin",
-                format!("{address} cannot be had ({error})"),
-                "set DELIVERY_ADMIN_ADDR to an address of this machine that is free, or to off",
-            ),
-        },
-    }
+/// What `look` finds, in a thread that the system may keep; `None` if it does.
+async fn waited<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await.ok()?.ok()
 }
 
-async fn running(address: SocketAddr) -> Option<Running> {
-    let client = http::client_builder().build().ok()?;
-    let answer = client.get(format!("http://{address}/status.json")).send().await.ok()?;
-    serde_json::from_slice(&http::read_capped(answer, BODY_CAP).await.ok()?).ok()
+fn hanging(topic: &'static str) -> Line {
+    let what = format!("no answer from the system within {} s", PATIENCE.as_secs());
+    Line::fail(topic, what, "see what hangs: a network file system, or the service manager")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sandbox::{Options, Sandbox};
-
-    /// In a thread of its own, as the command is: it brings its own runtime.
-    async fn checked(env: Environment, json: bool) -> (Exit, String) {
-        let check = move || {
-            let mut out = Vec::new();
-            let exit = run(&CheckArgs { json }, &env, &mut out).unwrap();
-            (exit, String::from_utf8(out).unwrap())
-        };
-        tokio::task::spawn_blocking(check).await.unwrap()
-    }
-
-    async fn env_of(sandbox: &Sandbox, change: &[(&'static str, &str)]) -> Environment {
-        let changes = change.iter().map(|(name, value)| (*name, (*value).to_owned()));
-        let admin = ("DELIVERY_ADMIN_ADDR", "127.0.0.1:0".to_owned());
-        sandbox.worker_env().into_iter().chain([admin]).chain(changes).collect()
-    }
-
-    #[tokio::test]
-    async fn a_worker_that_would_deliver_passes_and_nothing_is_sent() {
-        let sandbox = Sandbox::start(Options::default()).await.unwrap();
-        let (exit, told) = checked(env_of(&sandbox, &[]).await, false).await;
-        assert_eq!(exit, Exit::Clean, "{told}");
-        for line in
-            ["ok   configuration", "ok   seam", "ok   clock", "ok   resend", "ok   domain", "ok   push"]
-        {
-            assert!(told.contains(line), "{line} is not in\n{told}");
-        }
-        assert!(told.contains(&sandbox.push.vapid().public), "{told}");
-        let log = sandbox.journal.log();
-        assert_eq!((log.mails().count(), log.acks().count()), (0, 0));
-    }
-
-    #[tokio::test]
-    async fn what_would_keep_it_from_delivering_fails_the_check_by_name() {
-        let sandbox = Sandbox::start(Options::default()).await.unwrap();
-        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = taken.local_addr().unwrap().to_string();
-        drop(taken);
-        for (variable, value, line) in [
-            ("INTERNAL_OUTBOX_TOKEN", "another", "FAIL seam"),
-            ("RESEND_API_KEY", "re_another", "FAIL resend"),
-            ("MAIL_FROM", "digest@elsewhere.example", "FAIL domain"),
-            ("RESEND_BASE_URL", &format!("http://{address}"), "FAIL resend"),
-        ] {
-            let (exit, told) = checked(env_of(&sandbox, &[(variable, value)]).await, false).await;
-            assert_eq!(exit, Exit::Failed, "{told}");
-            assert!(told.contains(line) && told.contains("→ "), "{line} is not in\n{told}");
-            assert!(!told.contains("re_another"), "no secret is told\n{told}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_bad_configuration_is_told_whole_also_to_a_script() {
-        let (exit, told) = checked(Environment::default(), true).await;
-        assert_eq!(exit, Exit::Misconfigured);
-        let document: serde_json::Value = serde_json::from_str(&told).unwrap();
-        let lines = document["lines"].as_array().unwrap();
-        let first: Vec<_> = lines.iter().take_while(|line| line["topic"] == "configuration").collect();
-        assert!(first.len() > 2 && first.iter().all(|line| line["level"] == "fail"), "{told}");
-        assert!(told.contains("OUTBOX_BASE_URL") && document["ok"] == false, "{told}");
-    }
-
-    #[tokio::test]
-    async fn what_is_good_of_a_bad_configuration_is_looked_at_all_the_same() {
-        let sandbox = Sandbox::start(Options::default()).await.unwrap();
-        let env = env_of(&sandbox, &[("MAIL_FROM", "nonsense"), ("INTERNAL_OUTBOX_TOKEN", "another")]).await;
-        let (exit, told) = checked(env, false).await;
-        assert_eq!(exit, Exit::Misconfigured, "{told}");
-        for line in
-            ["FAIL configuration  MAIL_FROM", "FAIL seam", "skip resend", "ok   push", "ok   templates"]
-        {
-            assert!(told.contains(line), "{line} is not in\n{told}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_broken_template_and_a_taken_admin_address_are_named() {
-        let sandbox = Sandbox::start(Options::default()).await.unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("resurface-nudge.v1")).unwrap();
-        std::fs::write(folder.path().join("resurface-nudge.v1/email.text.hbs"), "{{#if").unwrap();
-        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = taken.local_addr().unwrap().to_string();
-        // Whoever holds it is no worker: it hangs up.
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = taken.accept().await {
-                drop(stream);
-            }
-        });
-        let change = [
-            ("DELIVERY_TEMPLATES_DIR", folder.path().to_str().unwrap()),
-            ("DELIVERY_ADMIN_ADDR", address.as_str()),
-        ];
-        let (exit, told) = checked(env_of(&sandbox, &change).await, false).await;
-        assert_eq!(exit, Exit::Failed);
-        assert!(told.contains("resurface-nudge.v1/email.text.hbs") && told.contains("FAIL admin"), "{told}");
+async fn send(settings: Option<email::Settings>, library: Option<Library>, address: &str) -> Line {
+    match (settings, library) {
+        (Some(settings), Some(library)) => letter::send(settings, library.current(), address).await,
+        _ => Line::fail(
+            "test mail",
+            "it needs email configured and templates that render",
+            "see the lines above",
+        ),
     }
 }

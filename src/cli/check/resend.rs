@@ -38,7 +38,7 @@ async fn ask(settings: &email::Settings) -> Result<(StatusCode, Vec<u8>), String
 }
 
 /// The domain of a mailbox that the configuration has taken.
-fn domain(mailbox: &str) -> String {
+pub(super) fn domain(mailbox: &str) -> String {
     let (_, domain) = mailbox.rsplit_once('@').unwrap_or_default();
     domain.trim_end().trim_end_matches('>').to_ascii_lowercase()
 }

@@ -2,20 +2,19 @@
 //!
 //! Owns the reading of the answer. A page changes nothing at the app, and nothing is acked.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 
+use super::clock;
 use super::report::Line;
 use crate::envelope::{ChannelName, Reading};
 use crate::outbox::{HttpSeam, Page, Seam, SeamError};
 
 const TOPIC: &str = "seam";
-const CLOCK: &str = "clock";
-/// What the engine bears before it holds back whatever seems to be expired.
-const SKEW_LIMIT: i64 = 60;
-/// What no synchronised clock shows.
-const SKEW_ODD: i64 = 5;
+/// An app that writes everything wrong need not be told so five hundred times.
+const PROBLEMS: usize = 5;
 
 /// Asks for a page of each of `channels`.
 pub(super) async fn check(seam: &HttpSeam, channels: &[ChannelName], limit: u16) -> Vec<Line> {
@@ -27,7 +26,7 @@ pub(super) async fn check(seam: &HttpSeam, channels: &[ChannelName], limit: u16)
         match &answer {
             Ok(page) => {
                 lines.extend(page_lines(channel, page, limit, began.elapsed()));
-                clock = page.date.map(|date| skew(date, Utc::now())).or(clock);
+                clock = page.date.map(|date| clock::compare("the seam's", date, Utc::now())).or(clock);
             }
             Err(error) => {
                 lines.push(Line::fail(TOPIC, format!("{channel}: {error}"), mend(error)));
@@ -49,28 +48,36 @@ fn page_lines(channel: &ChannelName, page: &Page, limit: u16, took: Duration) ->
     )];
     let readings: Vec<Reading> = page.elements.iter().map(|element| element.read()).collect();
     let versions = readings.iter().filter(|r| matches!(r, Reading::Unreadable { .. })).count();
-    let broken =
-        readings.iter().filter(|r| matches!(r, Reading::Malformed { .. } | Reading::Unnamed { .. })).count();
     if versions > 0 {
         let what = format!("{channel}: {versions} of a schema version that this build does not read");
         lines.push(Line::warn(TOPIC, what, "upgrade the worker: they wait until then"));
     }
-    if broken > 0 {
-        let what = format!("{channel}: {broken} malformed, which will be failed or passed over");
-        lines.push(Line::warn(TOPIC, what, "look at what the app writes: the worker's log names the fields"));
+    for (problem, count) in malformed(&readings) {
+        let what = format!("{channel}: {count} malformed: {problem}");
+        lines.push(Line::warn(
+            TOPIC,
+            what,
+            "mend what the app writes: the worker fails them, or passes them over",
+        ));
     }
     lines
 }
 
-fn skew(seam: DateTime<Utc>, here: DateTime<Utc>) -> Line {
-    let ahead = (here - seam).num_seconds();
-    let side = if ahead < 0 { "behind" } else { "ahead of" };
-    let what = format!("this machine's clock is {} s {side} the seam's", ahead.abs());
-    match ahead.abs() {
-        0..=SKEW_ODD => Line::ok(CLOCK, "this machine's clock and the seam's agree"),
-        odd if odd <= SKEW_LIMIT => Line::warn(CLOCK, what, "see that both synchronise: timedatectl"),
-        _ => Line::fail(CLOCK, what, "synchronise the one that is wrong: nothing expires until they agree"),
+/// How many have which problem, the most frequent first.
+fn malformed(readings: &[Reading]) -> Vec<(String, usize)> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for reading in readings {
+        let problem = match reading {
+            Reading::Malformed { error, .. } => error.to_string(),
+            Reading::Unnamed { problem } => (*problem).to_owned(),
+            Reading::Envelope(_) | Reading::Unreadable { .. } => continue,
+        };
+        *counts.entry(problem).or_default() += 1;
     }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.truncate(PROBLEMS);
+    counts
 }
 
 fn mend(error: &SeamError) -> &'static str {
@@ -151,16 +158,5 @@ mod tests {
         sandbox.seam.server().stop().await;
         let away = lines(&sandbox, "sandbox-token", 500).await;
         assert!(away[0].what.contains("out of reach (connect)"), "{away:#?}");
-    }
-
-    #[test]
-    fn a_clock_is_judged_by_how_far_it_is_off() {
-        let here: DateTime<Utc> = "2026-08-03T06:00:00Z".parse().unwrap();
-        for (off, level) in
-            [(0, Level::Ok), (-5, Level::Ok), (6, Level::Warn), (-60, Level::Warn), (61, Level::Fail)]
-        {
-            assert_eq!(skew(here + chrono::TimeDelta::seconds(off), here).level, level, "{off}");
-        }
-        assert!(skew(here + chrono::TimeDelta::days(1), here).what.contains("86400 s behind"));
     }
 }

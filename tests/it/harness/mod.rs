@@ -3,6 +3,7 @@
 //! Owns the deadline of every wait. A wait ends with the event that it is for; one that does not come
 //! fails the test with what was missing and what came instead.
 
+pub(crate) mod dns;
 mod program;
 mod stage;
 mod wire;
