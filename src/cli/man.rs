@@ -22,6 +22,9 @@ pub struct ManArgs {
     pub directory: PathBuf,
 }
 
+/// The day of the last change to what the pages tell. It is written here, so that one source makes the same bytes on any day.
+const EDITED: &str = "2026-12-01";
+
 const SIGNALS: [(&str, &str); 3] = [
     (
         "SIGTERM, SIGINT",
@@ -78,13 +81,17 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
 fn collect(command: &Command, all: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     let mut page = Vec::new();
     let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
-    Man::new(command.clone()).title(name.clone()).render(&mut page)?;
+    man(command).title(name.clone()).render(&mut page)?;
     all.push((format!("{name}.1"), page));
     visible(command).try_for_each(|command| collect(command, all))
 }
 
+fn man(command: &Command) -> Man {
+    Man::new(command.clone()).date(EDITED).source(concat!("delivery-worker ", env!("CARGO_PKG_VERSION")))
+}
+
 fn program(cli: &Command) -> io::Result<(String, Vec<u8>)> {
-    let man = Man::new(cli.clone());
+    let man = man(cli);
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
@@ -145,7 +152,7 @@ mod tests {
                 "{section}"
             );
         }
-        assert!(page.contains("78"));
+        assert!(page.contains("78") && page.contains(&format!(".TH delivery-worker 1 {EDITED}")), "{page}");
     }
 
     #[test]
