@@ -28,9 +28,9 @@ impl Theme {
         let mut values = entries(built_in, &mut Vec::new());
         let mut errors = Vec::new();
         for (name, (line, value)) in entries(own, &mut errors) {
-            let problem = match values.contains_key(&name) {
-                true => unfit(&name, &value).map(|why| format!("{name} {why}")),
-                false => Some(format!("there is no {name} in a theme{}", nearest(&name, values.keys()))),
+            let problem = match values.get(&name) {
+                Some((_, built_in)) => unfit(&name, &value, built_in).map(|why| format!("{name} {why}")),
+                None => Some(format!("there is no {name} in a theme{}", nearest(&name, values.keys()))),
             };
             match problem {
                 Some(problem) => errors.push(TemplateError::new(THEME, Some(line), problem)),
@@ -87,8 +87,8 @@ fn line_at(text: &str, byte: usize) -> usize {
     text.bytes().take(byte).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// Why `value` cannot stand for `name`.
-fn unfit(name: &str, value: &str) -> Option<&'static str> {
+/// Why `value` cannot stand for `name`, in the place of `built_in`.
+fn unfit(name: &str, value: &str, built_in: &str) -> Option<&'static str> {
     let is_color = |value: &str| {
         value.len() == 7
             && value.strip_prefix('#').is_some_and(|digits| digits.bytes().all(|it| it.is_ascii_hexdigit()))
@@ -103,6 +103,12 @@ fn unfit(name: &str, value: &str) -> Option<&'static str> {
             Some("must be a language tag such as \"en\"")
         }
         _ if value.chars().any(char::is_control) => Some("must be one line"),
+        // A link without words could not be found, nor its page opened.
+        _ if value.trim().is_empty() => Some("must not be empty"),
+        // One may be said in words; nothing else may get lost, least of all a quote.
+        _ if built_in.contains(PLACE) && !value.contains(PLACE) && !name.ends_with("_one") => {
+            Some("must hold {}, which stands for what is filled in")
+        }
         _ => None,
     }
 }
@@ -117,7 +123,7 @@ mod tests {
     use super::*;
 
     const BUILT_IN: &str = "[names]\nlanguage = \"en\"\n[type]\nfont = \"Arial\"\n[dark]\ncard = \"#000000\"\n\
-                            [words]\nunsubscribe = \"Unsubscribe\"\n";
+                            [words]\nunsubscribe = \"Unsubscribe\"\nquoted = \"“{}”\"\nmoments_one = \"{} moment\"\n";
 
     fn problems(own: &str) -> Vec<String> {
         Theme::read(BUILT_IN, own).unwrap_err().iter().map(ToString::to_string).collect()
@@ -128,6 +134,7 @@ mod tests {
         let theme = Theme::read(BUILT_IN, "[words]\nunsubscribe = \"Abmelden\"\n").unwrap();
         assert_eq!(theme.get("words.unsubscribe"), Some("Abmelden"));
         assert_eq!(theme.get("dark.card"), Some("#000000"));
+        assert!(Theme::read(BUILT_IN, "[words]\nmoments_one = \"one moment\"").is_ok());
         assert_eq!(Theme::read(BUILT_IN, "").unwrap(), Theme::read(BUILT_IN, BUILT_IN).unwrap());
     }
 
@@ -147,6 +154,11 @@ mod tests {
             ),
             ("[names]\nlanguage = \"\"", "2: names.language must be a language tag such as \"en\""),
             ("[words]\nunsubscribe = \"a\\nb\"", "2: words.unsubscribe must be one line"),
+            ("[words]\nunsubscribe = \" \"", "2: words.unsubscribe must not be empty"),
+            (
+                "[words]\nquoted = \"a quote\"",
+                "2: words.quoted must hold {}, which stands for what is filled in",
+            ),
             ("[words]\nunsubscribe = 7", "2: words.unsubscribe must be a text in quotation marks"),
             ("[words.unsubscribe]\na = \"b\"", "1: words.unsubscribe must be a text in quotation marks"),
             ("card = \"#000000\"", "1: card stands in no section, such as [words]"),
