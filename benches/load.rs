@@ -94,6 +94,7 @@ impl Worker {
             .env_clear()
             .envs(sandbox.worker_env())
             .env("RESEND_MAX_RPS", "0")
+            .env("DELIVERY_EMAIL_ACK", "accepted")
             .env("DELIVERY_ADMIN_ADDR", "127.0.0.1:0")
             .env("RUST_LOG", "info")
             .stderr(Stdio::null())

@@ -11,10 +11,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
+use self::confirm::Confirming;
 use crate::envelope::{ChannelName, Envelope};
 use crate::outcome::{Cause, Detail, Outcome, Refusal, Streak};
 use crate::render::Templates;
 
+pub mod confirm;
 pub mod email;
 pub mod push;
 
@@ -38,6 +40,11 @@ pub trait Channel: Send + Sync + 'static {
     /// How long after an attempt of unknown outcome another attempt cannot become a second message;
     /// `None`: for ever.
     fn redelivery_window(&self) -> Option<Duration>;
+
+    /// Who asks for the final word about what its provider has accepted; `None`: its yes is the last word.
+    fn confirming(&self) -> Confirming {
+        None
+    }
 
     /// Where this envelope would go. Reads the envelope alone: no I/O, no template.
     ///

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use super::confirm::Fate;
 use super::email::{self, EmailChannel};
 use super::push::{self, PushChannel, VapidKey, VapidSubject};
 use super::*;
 use crate::http::Trouble;
-use crate::outcome::{Cost, Scope};
+use crate::outcome::{AckStatus, Cost, Scope};
 
 const DOCUMENT: &str = include_str!("../../docs/outcomes.md");
 const HEADER: [&str; 5] = ["what happened", "outcome", "cause", "costs", "run"];
@@ -102,6 +103,7 @@ fn outcome(outcome: &Outcome) -> String {
         Outcome::Pause { scope: Scope::Provider, after } => (" of the provider", *after),
         Outcome::Retry { after } | Outcome::Unclear { after } => ("", *after),
         Outcome::Delivered { .. }
+        | Outcome::Accepted { .. }
         | Outcome::Bounced
         | Outcome::Complained
         | Outcome::Suppressed
@@ -183,6 +185,7 @@ fn channels() -> [Box<dyn Channel>; 2] {
         reply_to: None,
         base_url: "https://api.resend.com".parse().unwrap(),
         rate: Rate::Unlimited,
+        ack: email::AckAt::Acceptance,
     };
     let push = push::Settings {
         key: VapidKey::generate().unwrap(),
@@ -227,19 +230,41 @@ fn the_document_tells_how_long_sending_again_is_harmless() {
 fn every_table_of_the_document_is_held_to_the_code() {
     let tables = DOCUMENT.split("\n## ").filter(|section| section.lines().any(|line| line.starts_with('|')));
     let headings: Vec<_> = tables.filter_map(|section| section.lines().next()).collect();
-    let held = ["Resend", "Push services", "Without an answer", "Why sending again is harmless"];
+    let held =
+        ["Resend", "After acceptance", "Push services", "Without an answer", "Why sending again is harmless"];
     assert_eq!(headings, held, "a table that no test builds would grow stale");
 }
 
-/// What becomes of a mail later is not followed: no answer to a request says any of these.
-const NOT_FOLLOWED: [Cause; 3] = [Cause::MailBounced, Cause::SpamComplaint, Cause::SuppressionList];
+/// What a mail's later events mean: event, ack, cause.
+fn later() -> Vec<[String; 3]> {
+    let word = |event: &str, fate: Fate| match fate.end() {
+        Some((status, cause)) => [format!("`{event}`"), status.to_string(), cause.label().to_owned()],
+        None => [format!("`{event}`"), "none yet: it goes on waiting".to_owned(), String::new()],
+    };
+    let mut rows: Vec<_> = email::EVENTS.iter().map(|(event, fate)| word(event, *fate)).collect();
+    rows.push(word("any other word", Fate::Open));
+    let unconfirmed = [AckStatus::Delivered.to_string(), Cause::Unconfirmed.label().to_owned()];
+    for said in [
+        "none that ends it within `DELIVERY_CONFIRM_WINDOW`",
+        "more than half of the window wait: the oldest",
+    ] {
+        let [status, cause] = unconfirmed.clone();
+        rows.push([said.to_owned(), status, cause]);
+    }
+    rows
+}
+
+#[test]
+fn the_document_tells_what_a_mails_later_events_mean() {
+    let mut lines = vec![line(["`last_event`", "ack", "cause"]), line(["---"; 3])];
+    lines.extend(later().iter().map(line));
+    assert_documented("After acceptance", &lines.join("\n"));
+}
 
 #[test]
 fn no_cause_is_left_out_of_the_document() {
+    let followed = Cause::ALL.into_iter().filter(|cause| later().iter().any(|row| row[2] == cause.label()));
     let all = [resend(), push_services(), no_answer(), push_without_answer()].concat();
-    let told: BTreeSet<Cause> = all.into_iter().map(|(_, _, cause)| cause).chain(NOT_FOLLOWED).collect();
+    let told: BTreeSet<Cause> = all.into_iter().map(|(_, _, cause)| cause).chain(followed).collect();
     assert_eq!(told, Cause::ALL.into_iter().collect());
-    for cause in NOT_FOLLOWED {
-        assert!(DOCUMENT.contains(&format!("`{}`", cause.label())), "{cause}");
-    }
 }

@@ -77,6 +77,8 @@ const FIRST_RATE: NonZeroU32 = NonZeroU32::new(2).unwrap();
 const MOST_PER_PAGE: u16 = 500;
 
 const MILLISECONDS_100: Duration = Duration::from_millis(100);
+/// Resend knows the key of a mail for 24 hours: after a restart in the middle of the window there must be as much left.
+const LONGEST_CONFIRM_WINDOW: Duration = Duration::from_secs(12 * 3600);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -257,12 +259,16 @@ fn read_email(reader: &mut Reader<'_>) -> Option<email::Settings> {
     let reply_to = reader.optional(&var::MAIL_REPLY_TO, values::mailbox);
     let base_url = reader.or_default(&var::RESEND_BASE_URL, values::base_url);
     let rate = reader.optional(&var::RESEND_MAX_RPS, values::rate);
+    let confirmed = reader.or_default(&var::DELIVERY_EMAIL_ACK, values::confirmed);
+    let window =
+        reader.or_default(&var::DELIVERY_CONFIRM_WINDOW, duration(MILLISECONDS_100..=LONGEST_CONFIRM_WINDOW));
     Some(email::Settings {
         api_key: api_key?,
         from: from?,
         reply_to,
         base_url: base_url?,
         rate: rate.unwrap_or(Rate::Follow { start: FIRST_RATE }),
+        ack: if confirmed? { email::AckAt::FinalWord(window?) } else { email::AckAt::Acceptance },
     })
 }
 

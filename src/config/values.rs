@@ -80,6 +80,15 @@ pub(super) fn mailbox(text: &str) -> Result<String, &'static str> {
     if plain(local) && plain(domain) && labels { Ok(text.to_owned()) } else { Err(FORM) }
 }
 
+/// `DELIVERY_EMAIL_ACK`: whether it is `confirmed`.
+pub(super) fn confirmed(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "confirmed" => Ok(true),
+        "accepted" => Ok(false),
+        _ => Err("must be confirmed or accepted"),
+    }
+}
+
 /// The rate of `RESEND_MAX_RPS`: 0 switches the cap off.
 pub(super) fn rate(text: &str) -> Result<Rate, &'static str> {
     const MOST: u32 = 1000;

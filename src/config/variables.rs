@@ -99,6 +99,20 @@ pub static RESEND_MAX_RPS: Variable = plain(
     "2",
     "a hard cap of mails a second; 0 is no cap on our side",
 );
+/// When a mail is acked.
+pub static DELIVERY_EMAIL_ACK: Variable = plain(
+    "DELIVERY_EMAIL_ACK",
+    "confirmed",
+    "accepted",
+    "when a mail is acked: confirmed, once Resend knows what became of it, or accepted, as soon as Resend has it",
+);
+/// How long its final word is waited for.
+pub static DELIVERY_CONFIRM_WINDOW: Variable = plain(
+    "DELIVERY_CONFIRM_WINDOW",
+    "10m",
+    "10m",
+    "how long Resend is asked what became of a mail before it is acked as delivered all the same; at most 12h",
+);
 /// The VAPID key.
 pub static VAPID_PRIVATE_KEY: Variable = secret(
     "VAPID_PRIVATE_KEY",
@@ -166,7 +180,7 @@ pub static DELIVERY_LOG_FORMAT: Variable =
 pub static RUST_LOG: Variable = plain("RUST_LOG", "info", "info", "which log lines are written");
 
 /// All of them, in the order of the documents.
-pub static ALL: [&Variable; 26] = [
+pub static ALL: [&Variable; 28] = [
     &OUTBOX_BASE_URL,
     &INTERNAL_OUTBOX_TOKEN,
     &OUTBOX_TOKEN_HEADER,
@@ -179,6 +193,8 @@ pub static ALL: [&Variable; 26] = [
     &MAIL_REPLY_TO,
     &RESEND_BASE_URL,
     &RESEND_MAX_RPS,
+    &DELIVERY_EMAIL_ACK,
+    &DELIVERY_CONFIRM_WINDOW,
     &VAPID_PRIVATE_KEY,
     &VAPID_SUBJECT,
     &PUSH_ALLOW_PRIVATE_ENDPOINTS,

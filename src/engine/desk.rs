@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::acks::{Acks, Decision, SeamGate};
+use super::confirm::Confirmations;
 use super::gate::{Admission, Change, Suspect, Ticket};
 use super::gates::Gates;
 use super::leases::{Key, Leases, Place, State};
@@ -58,6 +59,7 @@ pub(super) struct Desk {
     /// The last ack's error, and since when none gets through.
     pub(super) acks_failing: Option<(SeamError, Instant)>,
     pub(super) crowded: bool,
+    pub(super) confirmations: Confirmations,
     policy: Policy,
     leasing: bool,
     stale: bool,
@@ -113,6 +115,7 @@ impl Desk {
             last_settled: None,
             acks_failing: None,
             crowded: false,
+            confirmations: Confirmations::new(channel.confirming().map(|confirmer| confirmer.window())),
             policy: Policy {
                 schedule,
                 max_attempts: settings.max_attempts,
@@ -233,7 +236,7 @@ impl Desk {
         self.decide(key, AckStatus::Failed, refusal, now);
     }
 
-    fn decide(&mut self, key: Key, status: AckStatus, reason: &Refusal, now: Now) {
+    pub(super) fn decide(&mut self, key: Key, status: AckStatus, reason: &Refusal, now: Now) {
         let Some(lease) = self.leases.get(key) else { return };
         let (id, first_listed) = (lease.envelope.id.clone(), lease.first_listed);
         let decision =
@@ -288,6 +291,7 @@ impl Desk {
         self.tell_change(&route.gate, change, &attempt.detail);
         match verdict {
             Verdict::Settle(status, reason) => self.decide(claim.key, status, &reason, now),
+            Verdict::Await(message) => self.await_word(claim.key, message, now),
             Verdict::Again(wait) => {
                 if let Some(asked) = attempt.outcome.asked() {
                     self.gates.ask(&route.destination, now.mono + asked.min(wait));
@@ -324,12 +328,12 @@ impl Desk {
             took: now.mono.saturating_duration_since(claim.began.mono),
             next_in: match verdict {
                 Verdict::Again(wait) => Some(*wait),
-                Verdict::Settle(..) => None,
+                Verdict::Settle(..) | Verdict::Await(_) => None,
             },
         });
     }
 
-    fn tell_change(&self, gate: &GateId, change: Option<Change>, detail: &Detail) {
+    pub(super) fn tell_change(&self, gate: &GateId, change: Option<Change>, detail: &Detail) {
         match change {
             Some(Change::Closed { cause, probe_in }) => {
                 self.events.gate_closed(gate, cause, detail, probe_in)

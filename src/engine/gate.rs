@@ -174,6 +174,12 @@ impl Gate {
         }
     }
 
+    /// A question that is no attempt was answered: its place is free again, and the rate is heeded.
+    pub fn answered(&mut self, ticket: Ticket, pace: Option<Pace>) {
+        self.abandon(ticket);
+        self.learn(pace);
+    }
+
     fn is_current_probe(&self, ticket: Ticket) -> bool {
         ticket.probe && ticket.closings == self.closings
     }
@@ -189,8 +195,8 @@ impl Gate {
     /// Answers to attempts that began before the gate last closed change nothing but its counts.
     pub fn end(&mut self, ticket: Ticket, attempt: &Attempt, who: &Suspect, at: Moment) -> Option<Change> {
         self.in_flight = self.in_flight.saturating_sub(1);
-        let delivered = matches!(attempt.outcome, Outcome::Delivered { .. });
-        let terminal = attempt.answered && attempt.outcome.ack_status().is_some();
+        let delivered = attempt.outcome.is_acceptance();
+        let terminal = attempt.answered && (delivered || attempt.outcome.ack_status().is_some());
         self.passed += u64::from(terminal);
         self.accepted |= delivered;
         self.learn(attempt.pace);
@@ -245,9 +251,11 @@ impl Gate {
         }
         let run_is_full = streak.is_some_and(|streak| self.count(streak, attempt, who) >= STREAK_LIMIT);
         match &attempt.outcome {
-            Outcome::Delivered { .. } | Outcome::Bounced | Outcome::Complained | Outcome::Suppressed => {
-                Trouble::None
-            }
+            Outcome::Delivered { .. }
+            | Outcome::Accepted { .. }
+            | Outcome::Bounced
+            | Outcome::Complained
+            | Outcome::Suppressed => Trouble::None,
             Outcome::Pause { scope: Scope::Provider, .. } if attempt.cause == Cause::RateLimited => {
                 Trouble::Hold
             }

@@ -12,11 +12,14 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, watch};
 
+use super::confirming::Ask;
 use super::desk::{Claim, Desk, Next};
+use crate::channel::confirm::{Confirmer, Confirming, Reply, Said};
 use crate::channel::{Attempt, Channel};
 use crate::clock::{Clock, Now};
 use crate::envelope::EnvelopeId;
 use crate::outbox::{Ack, Seam};
+use crate::outcome::Cause;
 use crate::render::Library;
 
 /// How far a stop has come. Each phase ends more of the loops.
@@ -50,6 +53,7 @@ pub(super) struct Lane {
     work: Notify,
     poll: Notify,
     ack: Notify,
+    ask: Notify,
     timer: Notify,
 }
 
@@ -65,6 +69,7 @@ impl Lane {
             work: notify(),
             poll: notify(),
             ack: notify(),
+            ask: notify(),
             timer: notify(),
         }
     }
@@ -87,6 +92,7 @@ impl Lane {
         self.work.notify_one();
         self.poll.notify_one();
         self.ack.notify_one();
+        self.ask.notify_one();
         self.timer.notify_one();
         self.shared.rest.notify_one();
     }
@@ -213,6 +219,45 @@ impl Lane {
             Err(error) => self.desk().ack_failed(&id, &error, now),
         }
         self.nudge();
+    }
+
+    /// Who asks for the final word about what this lane's provider has accepted.
+    pub(super) fn confirming(&self) -> Confirming {
+        self.channel.confirming()
+    }
+
+    /// The asker: one question at a time about the messages that were accepted, when the desk says so.
+    pub(super) async fn ask(self: Arc<Self>, confirmer: Arc<dyn Confirmer>) {
+        loop {
+            let (ask, concluded) = {
+                let (mut desk, now) = (self.desk(), self.now());
+                let concluded = desk.conclude(now);
+                (desk.ask(now), concluded)
+            };
+            if concluded {
+                self.ack.notify_one();
+                self.shared.rest.notify_one();
+            }
+            match ask {
+                Ask::Now(question, inquiry) => {
+                    let asked = AssertUnwindSafe(confirmer.ask(&question)).catch_unwind();
+                    let answer = tokio::select! {
+                        biased;
+                        () = self.reached(Phase::Over) => return,
+                        answer = asked => answer,
+                    };
+                    let reply = answer.unwrap_or(Reply { said: Said::Nothing(Cause::Panic), pace: None });
+                    self.desk().heard(inquiry, &reply, self.now());
+                    self.nudge();
+                }
+                Ask::Later(at) => tokio::select! {
+                    biased;
+                    () = self.reached(Phase::Finishing) => return,
+                    () = self.ask.notified() => {}
+                    () = sleep_until(at) => {}
+                },
+            }
+        }
     }
 
     /// The timekeeper: wakes one worker when time alone has made something eligible. The workers

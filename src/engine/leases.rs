@@ -5,7 +5,7 @@
 //! know why an attempt ended as it did, what a gate is doing, or how an ack gets through.
 //!
 //! ```text
-//! Ready → Sending → Decided → released        Sending → Waiting → Ready
+//! Ready → Sending → (Accepted →) Decided → released        Sending → Waiting → Ready
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -34,6 +34,14 @@ const LEFT_OUT: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// The table's own name of a lease; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(u64);
+
+#[cfg(test)]
+impl Key {
+    /// A name without a table.
+    pub(in crate::engine) fn of(number: u64) -> Key {
+        Key(number)
+    }
+}
 
 /// What must stay in order, within a lane: destination and template family.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -84,6 +92,8 @@ pub enum State {
         /// When it is ready again.
         until: Instant,
     },
+    /// Its provider has it, and the final word is still to come; it holds nobody up.
+    Accepted,
     /// Its outcome is known; kept until the ack is through.
     Decided,
 }
@@ -257,7 +267,7 @@ impl Leases {
                 self.set_state(key, State::Waiting { until });
                 None
             }
-            State::Decided => None,
+            State::Accepted | State::Decided => None,
         }
     }
 
@@ -267,6 +277,12 @@ impl Leases {
             self.not_due.insert((instant, key));
             self.set_due(key, false);
         }
+    }
+
+    /// Its provider has it: it is never sent again, and the next of its record goes on.
+    pub fn accept(&mut self, key: Key) {
+        self.set_state(key, State::Accepted);
+        self.leave_line(key);
     }
 
     /// Its outcome is known: it is never sent again. Only what a provider has accepted makes way for the

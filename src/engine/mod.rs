@@ -12,6 +12,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 pub mod acks;
+pub mod confirm;
+mod confirming;
 mod desk;
 pub mod gate;
 pub mod gates;
@@ -190,11 +192,14 @@ impl Engine {
         abort: impl Future<Output = ()>,
     ) -> Report {
         let mut loops = JoinSet::new();
-        let mut workers = JoinSet::new();
+        let (mut workers, mut asking) = (JoinSet::new(), JoinSet::new());
         for lane in &self.lanes {
             loops.spawn(lane.clone().poll());
             loops.spawn(lane.clone().keep_time());
             loops.spawn(lane.clone().ack());
+            if let Some(confirmer) = lane.confirming() {
+                asking.spawn(lane.clone().ask(confirmer));
+            }
             for _ in 0..lane.desk().workers {
                 workers.spawn(lane.clone().work());
             }
@@ -205,6 +210,7 @@ impl Engine {
             end = self.drained(), if mode == Mode::Drain => end,
             Some(_) = loops.join_next() => End::Died,
             Some(_) = workers.join_next() => End::Died,
+            Some(_) = asking.join_next() => End::Died,
         };
         self.stop_leasing();
         if end == End::Stopped {

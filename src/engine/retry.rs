@@ -14,7 +14,7 @@ use super::history::History;
 use crate::channel::Attempt;
 use crate::clock::{Moment, Now};
 use crate::http::RETRY_AFTER_CAP;
-use crate::outcome::{AckStatus, Cause, Cost, Detail, Outcome, Refusal, Scope, Streak};
+use crate::outcome::{AckStatus, Cause, Cost, Detail, MessageId, Outcome, Refusal, Scope, Streak};
 
 #[cfg(test)]
 mod tests;
@@ -96,6 +96,8 @@ pub struct Circumstances {
 pub enum Verdict {
     /// It has its final status.
     Settle(AckStatus, Refusal),
+    /// It is accepted: the final word about this message is waited for.
+    Await(MessageId),
     /// It is tried again, not before this long from now.
     Again(Duration),
 }
@@ -118,6 +120,9 @@ impl Policy {
         if let Some(status) = attempt.outcome.ack_status() {
             return Verdict::Settle(status, reason);
         }
+        if let Outcome::Accepted { message } = &attempt.outcome {
+            return Verdict::Await(message.clone());
+        }
         self.note(history, attempt, facts);
         let Moment { now, random } = facts.at;
         if self.is_unprotected(history, now) {
@@ -137,6 +142,7 @@ impl Policy {
             }
             Outcome::Retry { after } | Outcome::Unclear { after } => (capped(after), history.tries),
             Outcome::Delivered { .. }
+            | Outcome::Accepted { .. }
             | Outcome::Bounced
             | Outcome::Complained
             | Outcome::Suppressed
@@ -181,6 +187,7 @@ impl Policy {
                 history.refused |= is_plain_refusal(attempt.cause)
             }
             Outcome::Delivered { .. }
+            | Outcome::Accepted { .. }
             | Outcome::Bounced
             | Outcome::Complained
             | Outcome::Suppressed

@@ -31,7 +31,7 @@ impl Desk {
     fn is_resting(&self, key: Key, lease: &Lease) -> bool {
         match lease.state() {
             State::Decided => true,
-            State::Sending { .. } => false,
+            State::Sending { .. } | State::Accepted => false,
             State::Ready | State::Waiting { .. } => !lease.is_due() || self.is_paused(key, lease),
         }
     }
@@ -57,7 +57,8 @@ impl Desk {
 
     /// Envelopes that are due and not yet decided.
     pub(super) fn due_left(&self) -> usize {
-        self.leases.iter().filter(|(_, lease)| lease.is_due() && lease.state() != State::Decided).count()
+        let left = |lease: &Lease| !matches!(lease.state(), State::Accepted | State::Decided);
+        self.leases.iter().filter(|(_, lease)| lease.is_due() && left(lease)).count()
     }
 
     pub(super) fn status(&self, now: Now) -> LaneStatus {
@@ -68,6 +69,7 @@ impl Desk {
                 State::Ready => LeaseState::Ready,
                 State::Sending { .. } => LeaseState::Sending,
                 State::Waiting { .. } => LeaseState::Waiting,
+                State::Accepted => LeaseState::Accepted,
                 State::Decided => continue,
             };
             *leases.entry(state).or_default() += 1;

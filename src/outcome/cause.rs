@@ -9,6 +9,10 @@ use std::fmt;
 pub enum Cause {
     /// The provider said yes.
     Accepted,
+    /// The provider says that the accepted message arrived.
+    Confirmed,
+    /// The provider accepted the message, and its final word did not come in time.
+    Unconfirmed,
     /// The provider holds this key with another body: an earlier process sent it.
     AcceptedBefore,
     /// Push 404 or 410: the subscription is dead.
@@ -19,6 +23,8 @@ pub enum Cause {
     SpamComplaint,
     /// The provider suppresses the address.
     SuppressionList,
+    /// The provider gave an accepted message up.
+    MailFailed,
     /// A field of the envelope is missing or wrong.
     Malformed,
     /// The envelope's channel is not one of this build.
@@ -129,13 +135,16 @@ pub enum Streak {
 
 impl Cause {
     /// Every cause, for tables and metrics.
-    pub const ALL: [Cause; 43] = [
+    pub const ALL: [Cause; 46] = [
         Cause::Accepted,
+        Cause::Confirmed,
+        Cause::Unconfirmed,
         Cause::AcceptedBefore,
         Cause::SubscriptionGone,
         Cause::MailBounced,
         Cause::SpamComplaint,
         Cause::SuppressionList,
+        Cause::MailFailed,
         Cause::Malformed,
         Cause::UnknownChannel,
         Cause::NoTemplate,
@@ -195,11 +204,14 @@ impl Cause {
     fn row(self) -> (&'static str, Cost, Option<Streak>) {
         match self {
             Cause::Accepted => ("accepted", Cost::Always, None),
+            Cause::Confirmed => ("confirmed", Cost::Always, None),
+            Cause::Unconfirmed => ("unconfirmed", Cost::Always, None),
             Cause::AcceptedBefore => ("accepted_before", Cost::Always, None),
             Cause::SubscriptionGone => ("subscription_gone", Cost::Always, None),
             Cause::MailBounced => ("mail_bounced", Cost::Always, None),
             Cause::SpamComplaint => ("spam_complaint", Cost::Always, None),
             Cause::SuppressionList => ("suppression_list", Cost::Always, None),
+            Cause::MailFailed => ("mail_failed", Cost::Always, None),
             Cause::Malformed => ("malformed", Cost::Always, None),
             Cause::UnknownChannel => ("unknown_channel", Cost::Always, None),
             Cause::NoTemplate => ("no_template", Cost::Always, None),

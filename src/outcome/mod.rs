@@ -5,6 +5,7 @@
 //! words, the engine acts on them.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 mod cause;
@@ -13,6 +14,28 @@ mod detail;
 pub use cause::{Cause, Cost, Streak};
 pub use detail::Detail;
 
+/// A provider's own id of a message that it accepted.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageId(Arc<str>);
+
+impl MessageId {
+    /// An id as the provider gave it.
+    pub fn new(id: &str) -> MessageId {
+        MessageId(id.into())
+    }
+
+    /// The id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MessageId({})", self.0)
+    }
+}
+
 /// What one attempt means for its envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -20,6 +43,11 @@ pub enum Outcome {
     Delivered {
         /// The provider's own id of the message, where it gives one.
         provider_id: Option<String>,
+    },
+    /// The provider accepted the message, and its final word is still to come: nothing is sent any more.
+    Accepted {
+        /// Whose final word it is.
+        message: MessageId,
     },
     /// The recipient's address or subscription is dead. Terminal: acked `bounced`, which ends consent.
     Bounced,
@@ -58,14 +86,23 @@ impl Outcome {
             Outcome::Complained => Some(AckStatus::Complaint),
             Outcome::Suppressed => Some(AckStatus::Suppressed),
             Outcome::Failed => Some(AckStatus::Failed),
-            Outcome::Retry { .. } | Outcome::Unclear { .. } | Outcome::Pause { .. } => None,
+            Outcome::Accepted { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Unclear { .. }
+            | Outcome::Pause { .. } => None,
         }
+    }
+
+    /// Whether the provider has taken the message.
+    pub fn is_acceptance(&self) -> bool {
+        matches!(self, Outcome::Delivered { .. } | Outcome::Accepted { .. })
     }
 
     /// The provider's own id of a message that it accepted, to find it there.
     pub fn provider_id(&self) -> Option<&str> {
         match self {
             Outcome::Delivered { provider_id } => provider_id.as_deref(),
+            Outcome::Accepted { message } => Some(message.as_str()),
             Outcome::Bounced
             | Outcome::Complained
             | Outcome::Suppressed
@@ -81,6 +118,7 @@ impl Outcome {
         match self {
             Outcome::Retry { after } | Outcome::Unclear { after } | Outcome::Pause { after, .. } => *after,
             Outcome::Delivered { .. }
+            | Outcome::Accepted { .. }
             | Outcome::Bounced
             | Outcome::Complained
             | Outcome::Suppressed
@@ -92,6 +130,7 @@ impl Outcome {
     pub fn label(&self) -> &'static str {
         match self {
             Outcome::Delivered { .. } => "delivered",
+            Outcome::Accepted { .. } => "accepted",
             Outcome::Bounced => "bounced",
             Outcome::Complained => "complaint",
             Outcome::Suppressed => "suppressed",
@@ -179,7 +218,7 @@ impl Refusal {
     pub fn ack_detail(&self) -> Detail {
         let cause = self.cause.label().replace('_', " ");
         match (self.cause, self.detail.is_empty()) {
-            (Cause::Accepted, _) => self.detail.clone(),
+            (Cause::Accepted | Cause::Confirmed | Cause::Unconfirmed, _) => self.detail.clone(),
             (_, true) => Detail(cause),
             (_, false) => {
                 Detail(format!("{cause}: {}", self.detail).chars().take(Detail::MAX_CHARS).collect())

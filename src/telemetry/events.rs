@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::channel::GateId;
+use crate::channel::confirm::Said;
 use crate::envelope::{ChannelName, EnvelopeId, FieldError, TemplateName};
 use crate::outbox::{Acked, SeamError};
 use crate::outcome::{AckStatus, Cause, Detail, Outcome, Refusal};
@@ -26,6 +27,42 @@ pub struct Events {
 
 /// The seam's gate in the metrics of gates.
 const SEAM: &str = "seam";
+
+/// How the wait for an accepted message's final word ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinalWord {
+    /// It came, and this is acked.
+    Known(AckStatus),
+    /// It did not come in time.
+    Unconfirmed,
+    /// It was not waited for any longer: too many were.
+    CrowdedOut,
+}
+
+impl FinalWord {
+    /// Every one of them.
+    pub fn all() -> impl Iterator<Item = FinalWord> {
+        let known = AckStatus::ALL.into_iter().map(FinalWord::Known);
+        known.chain([FinalWord::Unconfirmed, FinalWord::CrowdedOut])
+    }
+
+    /// What is acked.
+    pub fn status(self) -> AckStatus {
+        match self {
+            FinalWord::Known(status) => status,
+            FinalWord::Unconfirmed | FinalWord::CrowdedOut => AckStatus::Delivered,
+        }
+    }
+
+    /// The name in logs and metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            FinalWord::Known(status) => status.as_str(),
+            FinalWord::Unconfirmed => "unconfirmed",
+            FinalWord::CrowdedOut => "crowded_out",
+        }
+    }
+}
 
 /// One page.
 #[derive(Debug, Clone, Copy)]
@@ -288,6 +325,59 @@ impl Events {
         tracing::error!(
             envelope = %id(envelope), channel = %word(channel),
             "a delivery panicked: the envelope is tried again"
+        );
+    }
+
+    /// A provider was asked what became of accepted messages.
+    pub fn asked(&self, channel: &ChannelName, said: &Said) {
+        let result = match said {
+            Said::Messages { .. } => "answered",
+            Said::MayNot => "may_not",
+            Said::Later { .. } => "rate_limited",
+            Said::Nothing(_) => "failed",
+        };
+        let channel_label = self.metrics.channel_word(channel);
+        self.metrics.asked.get_or_create(&ResultLabels { channel: channel_label, result }).inc();
+        match said {
+            Said::Messages { listed, .. } => {
+                tracing::debug!(channel = %word(channel), listed = listed.len(), "asked what became of mails");
+            }
+            Said::Nothing(cause) => {
+                tracing::warn!(channel = %word(channel), cause = cause.label(), "asking what became of mails failed");
+            }
+            Said::MayNot | Said::Later { .. } => {
+                tracing::debug!(channel = %word(channel), result, "asking what became of mails was refused");
+            }
+        }
+    }
+
+    /// An accepted message waits for its final word no longer: how that ended, and why.
+    pub fn concluded(
+        &self,
+        envelope: &EnvelopeId,
+        channel: &ChannelName,
+        template: &TemplateName,
+        (word_of_it, cause): (FinalWord, Cause),
+    ) {
+        let result = word_of_it.label();
+        let labels = ResultLabels { channel: self.metrics.channel_word(channel), result };
+        self.metrics.confirmations.get_or_create(&labels).inc();
+        self.recent.add(Decision {
+            template: Some(Word(template.as_str()).to_string()),
+            ..decision(envelope, channel, result, cause.label())
+        });
+        tracing::info!(
+            envelope = %id(envelope), channel = %word(channel), template = %Word(template.as_str()), result,
+            cause = cause.label(), "final word"
+        );
+    }
+
+    /// The provider lets our key send and not read: acceptance is the last word from now on.
+    pub fn confirmations_off(&self, channel: &ChannelName, waiting: usize) {
+        tracing::warn!(
+            channel = %word(channel), waiting,
+            "the API key may send and not read: mails are acked as they are accepted, and bounces are not seen. \
+             Give it full access, or set DELIVERY_EMAIL_ACK=accepted"
         );
     }
 

@@ -112,7 +112,7 @@ fn of_lanes(lanes: &[LaneStatus]) -> [Gauge; 5] {
     ]
 }
 
-fn leases(lane: &LaneStatus) -> [(Labels, f64); 4] {
+fn leases(lane: &LaneStatus) -> [(Labels, f64); 5] {
     LeaseState::ALL.map(|state| {
         let held = lane.leases.get(&state).copied().unwrap_or_default();
         (vec![channel(lane), ("state", state.label().to_owned())], number(held))

@@ -14,6 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::events::FinalWord;
 use crate::envelope::ChannelName;
 use crate::outcome::AckStatus;
 
@@ -93,6 +94,8 @@ pub struct Metrics {
     pub(super) gate_closed: Family<GateLabels, Counter>,
     pub(super) gate_opened: Family<GateLabel, Counter>,
     pub(super) panics: Family<ChannelLabel, Counter>,
+    pub(super) asked: Family<ResultLabels, Counter>,
+    pub(super) confirmations: Family<ResultLabels, Counter>,
     pub(super) nearly_too_large: Family<ChannelLabel, Counter>,
     pub(super) window_full: Family<ChannelLabel, Counter>,
     pub(super) clock_skew: Family<ChannelLabel, Counter>,
@@ -130,6 +133,8 @@ impl Metrics {
             gate_closed: Family::default(),
             gate_opened: Family::default(),
             panics: Family::default(),
+            asked: Family::default(),
+            confirmations: Family::default(),
             nearly_too_large: Family::default(),
             window_full: Family::default(),
             clock_skew: Family::default(),
@@ -156,6 +161,11 @@ impl Metrics {
         for histogram in [&self.attempt_seconds, &self.lag_seconds] {
             drop(histogram.get_or_create(&label));
         }
+        for result in FinalWord::all().map(FinalWord::label) {
+            let channel = label.channel.clone();
+            drop(self.confirmations.get_or_create(&ResultLabels { channel, result }));
+        }
+        drop(self.asked.get_or_create(&ResultLabels { channel: label.channel.clone(), result: "answered" }));
         for status in AckStatus::ALL.map(AckStatus::as_str) {
             let channel = label.channel.clone();
             drop(self.envelopes.get_or_create(&StatusLabels { channel, status }));
@@ -198,9 +208,23 @@ impl Metrics {
             "Envelopes listed again after their ack was taken",
             self.relisted.clone(),
         );
+        self.register_troubles(registry);
+    }
+
+    fn register_troubles(&self, registry: &mut Registry) {
         registry.register("gate_closed", "Times that a gate closed", self.gate_closed.clone());
         registry.register("gate_opened", "Times that a gate opened again", self.gate_opened.clone());
         registry.register("panics", "Deliveries that panicked", self.panics.clone());
+        registry.register(
+            "confirmation_requests",
+            "Requests that ask what became of accepted messages",
+            self.asked.clone(),
+        );
+        registry.register(
+            "confirmations",
+            "Accepted messages whose final word is known, or no longer waited for",
+            self.confirmations.clone(),
+        );
         registry.register(
             "nearly_too_large",
             "Attempts with a message close to its size limit",

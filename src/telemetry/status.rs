@@ -53,14 +53,21 @@ pub enum LeaseState {
     Sending,
     /// Waits for its retry.
     Waiting,
+    /// Its provider has it, and its final word is waited for.
+    Accepted,
     /// Its outcome is known, its ack is not through.
     Acking,
 }
 
 impl LeaseState {
     /// Every state.
-    pub const ALL: [LeaseState; 4] =
-        [LeaseState::Ready, LeaseState::Sending, LeaseState::Waiting, LeaseState::Acking];
+    pub const ALL: [LeaseState; 5] = [
+        LeaseState::Ready,
+        LeaseState::Sending,
+        LeaseState::Waiting,
+        LeaseState::Accepted,
+        LeaseState::Acking,
+    ];
 
     /// The name in metrics.
     pub fn label(self) -> &'static str {
@@ -68,6 +75,7 @@ impl LeaseState {
             LeaseState::Ready => "ready",
             LeaseState::Sending => "sending",
             LeaseState::Waiting => "waiting",
+            LeaseState::Accepted => "accepted",
             LeaseState::Acking => "acking",
         }
     }

@@ -158,7 +158,7 @@ async fn what_resend_says_of_key_and_domain_is_told() {
     let pending = json!({"data": [{"id": "1", "name": "mail.example.com", "status": "pending"}]});
     let unsteady = json!({"data": [{"id": "1", "name": "mail.example.com", "status": "temporary_failure"}]});
     for (status, body, exit, level, topic, what) in [
-        (401, restricted, 0, "ok", "resend", "may only send"),
+        (401, restricted, 0, "warn", "resend", "may only send"),
         (200, pending, 1, "FAIL", "domain", "is not verified"),
         (200, unsteady, 0, "warn", "domain", "no longer finds"),
         (429, json!({"name": "rate_limit_exceeded"}), 0, "warn", "resend", "no time"),

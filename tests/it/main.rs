@@ -9,6 +9,7 @@ mod architecture;
 mod cases;
 mod check;
 mod cli;
+mod confirming;
 mod draining;
 mod happy;
 mod harness;

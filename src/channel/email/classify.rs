@@ -176,7 +176,7 @@ fn too_many(name: Name, wait: Option<Duration>) -> (Outcome, Cause) {
 
 /// Resend's rate (`ratelimit-limit`), a number that in the newer form of the header is followed by its
 /// policy.
-fn pace(headers: &HeaderMap) -> Option<Pace> {
+pub(super) fn pace(headers: &HeaderMap) -> Option<Pace> {
     let value = headers.get("ratelimit-limit")?.to_str().ok()?;
     let limit = value.split([',', ';']).next()?.trim().parse().ok()?;
     (limit > 0).then_some(Pace { limit, window: RATE_WINDOW })

@@ -3,6 +3,8 @@
 //! Owns the request of `POST /emails` (<https://resend.com/docs/api-reference/emails/send-email>) and what
 //! it means when no answer comes. What an answer means is `classify`'s.
 
+use std::time::Duration;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{ClientBuilder, Response};
@@ -14,6 +16,7 @@ use url::Url;
 use super::Settings;
 use super::address::Address;
 use super::classify::{Answer, Context, classify};
+use super::confirm::Reader;
 use crate::channel::{Attempt, Delivery};
 use crate::envelope::EnvelopeId;
 use crate::http::{self, BODY_CAP, BaseUrl, BodyError, SetupError, Trouble};
@@ -46,6 +49,7 @@ pub(super) struct Letter<'a> {
 /// The client of Resend's `/emails`.
 pub(super) struct Client {
     http: reqwest::Client,
+    base: BaseUrl,
     emails: Url,
     authorization: HeaderValue,
     api_key: SecretString,
@@ -61,14 +65,21 @@ impl Client {
 
     /// The same over another HTTP client, so that a test need not wait for the real deadlines.
     pub(super) fn over(builder: ClientBuilder, settings: Settings) -> Result<Client, SetupError> {
+        let base = BaseUrl::new(settings.base_url)?;
         Ok(Client {
             http: builder.build()?,
-            emails: BaseUrl::new(settings.base_url)?.join("/emails"),
+            emails: base.join("/emails"),
+            base,
             authorization: http::secret_header("Bearer ", &settings.api_key)?,
             api_key: settings.api_key,
             from: settings.from,
             reply_to: settings.reply_to,
         })
+    }
+
+    /// Who asks Resend with the same key over the same connections.
+    pub(super) fn reader(&self, window: Duration) -> Reader {
+        Reader::new(self.http.clone(), self.base.clone(), self.authorization.clone(), window)
     }
 
     /// Sends a mail once and says what came of it.

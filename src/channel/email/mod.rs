@@ -1,10 +1,11 @@
 //! Email through the Resend API.
 //!
 //! Owns the channel: whom an envelope's mail goes to, and one attempt from rendering to outcome. How a
-//! mail is put to Resend is `client`'s, what its answers mean `classify`'s. It must not know leases,
+//! mail is put to Resend is `client`'s, what its answers mean `classify`'s, what became of it later `confirm`'s. It must not know leases,
 //! retries or the seam.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,22 +13,27 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use url::Url;
 
+use super::confirm::{Confirmer, Confirming};
 use super::{Attempt, Channel, Delivery, Destination, GateId, Gating, Rate, Route};
 use crate::envelope::{ChannelName, Envelope, FieldError};
 use crate::http::SetupError;
-use crate::outcome::{Cause, Refusal};
+use crate::outcome::{Cause, MessageId, Outcome, Refusal};
 
 mod address;
 mod classify;
 mod client;
+mod confirm;
 
 use address::Address;
 use client::{Client, Letter};
+use confirm::Reader;
 
 #[cfg(test)]
 pub(in crate::channel) use classify::table;
 #[cfg(test)]
 pub(in crate::channel) use client::no_answer;
+#[cfg(test)]
+pub(in crate::channel) use confirm::EVENTS;
 
 /// The word of the contract.
 pub(super) const NAME: &str = "email";
@@ -46,6 +52,17 @@ pub struct Settings {
     pub base_url: Url,
     /// RESEND_MAX_RPS as the gate understands it.
     pub rate: Rate,
+    /// DELIVERY_EMAIL_ACK.
+    pub ack: AckAt,
+}
+
+/// When a mail is acked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AckAt {
+    /// As soon as Resend has accepted it.
+    Acceptance,
+    /// When Resend knows what became of it, or this long (DELIVERY_CONFIRM_WINDOW) after it was accepted.
+    FinalWord(Duration),
 }
 
 impl fmt::Debug for Settings {
@@ -59,6 +76,7 @@ impl fmt::Debug for Settings {
 pub struct EmailChannel {
     client: Client,
     rate: Rate,
+    reader: Option<Arc<Reader>>,
 }
 
 impl EmailChannel {
@@ -67,8 +85,26 @@ impl EmailChannel {
     /// # Errors
     /// The base URL is none, or the key cannot stand in a header.
     pub fn new(settings: Settings) -> Result<EmailChannel, SetupError> {
-        let rate = settings.rate;
-        Ok(EmailChannel { client: Client::new(settings)?, rate })
+        let (rate, ack) = (settings.rate, settings.ack);
+        let client = Client::new(settings)?;
+        let reader = match ack {
+            AckAt::Acceptance => None,
+            AckAt::FinalWord(window) => Some(Arc::new(client.reader(window))),
+        };
+        Ok(EmailChannel { client, rate, reader })
+    }
+
+    /// What Resend accepts is not the end of it where somebody can ask how it went on.
+    fn as_accepted(&self, attempt: Attempt) -> Attempt {
+        match &attempt.outcome {
+            Outcome::Delivered { provider_id: Some(id) }
+                if self.reader.as_ref().is_some_and(|reader| reader.may_read()) =>
+            {
+                let outcome = Outcome::Accepted { message: MessageId::new(id) };
+                Attempt { outcome, ..attempt }
+            }
+            _ => attempt,
+        }
     }
 }
 
@@ -86,6 +122,10 @@ impl Channel for EmailChannel {
         Some(KEY_PROTECTS)
     }
 
+    fn confirming(&self) -> Confirming {
+        self.reader.clone().map(|reader| reader as Arc<dyn Confirmer>)
+    }
+
     fn route(&self, envelope: &Envelope) -> Result<Route, Refusal> {
         let to = addressee(envelope)?;
         Ok(Route { gate: GateId::new("resend", "resend"), destination: Destination::new(to.expose()) })
@@ -97,7 +137,7 @@ impl Channel for EmailChannel {
         match rendered {
             Ok((to, mail)) => {
                 let attempt = self.client.send(&Letter { delivery, to: &to, mail: &mail }).await;
-                Attempt { nearly_too_large: mail.nearly_too_large(), ..attempt }
+                Attempt { nearly_too_large: mail.nearly_too_large(), ..self.as_accepted(attempt) }
             }
             Err(refusal) => Attempt::refusal(refusal),
         }

@@ -20,6 +20,7 @@ fn settings(base: &str) -> Settings {
         reply_to: None,
         base_url: base.parse().unwrap(),
         rate: Rate::Unlimited,
+        ack: AckAt::Acceptance,
     }
 }
 

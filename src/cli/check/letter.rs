@@ -29,11 +29,11 @@ pub(super) async fn send(settings: email::Settings, templates: Arc<Templates>, a
         Delivery { envelope: Arc::new(envelope), templates, now: Utc::now(), refused_before: false };
     let attempt = channel.deliver(&delivery).await;
     match &attempt.outcome {
-        Outcome::Delivered { provider_id } => Line::ok(
+        accepted if accepted.is_acceptance() => Line::ok(
             TOPIC,
             format!(
                 "Resend took it{}: look into that inbox, and its spam folder",
-                named(provider_id.as_deref())
+                named(accepted.provider_id())
             ),
         ),
         Outcome::Unclear { .. } => Line::warn(

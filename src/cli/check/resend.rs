@@ -8,7 +8,7 @@ use reqwest::header::AUTHORIZATION;
 use serde::Deserialize;
 
 use super::report::Line;
-use crate::channel::email;
+use crate::channel::email::{self, AckAt};
 use crate::http::{self, BODY_CAP, BaseUrl, Trouble};
 
 const TOPIC: &str = "resend";
@@ -17,7 +17,7 @@ const DOMAIN: &str = "domain";
 /// Asks with the key of `settings` whether its sender may send.
 pub(super) async fn check(settings: &email::Settings) -> Vec<Line> {
     match ask(settings).await {
-        Ok((status, body)) => judge(status, &body, &domain(&settings.from)),
+        Ok((status, body)) => judge(status, &body, &domain(&settings.from), settings.ack),
         Err(why) => vec![Line::fail(
             TOPIC,
             format!("Resend is out of reach ({why})"),
@@ -57,7 +57,7 @@ struct Domain {
     status: String,
 }
 
-fn judge(status: StatusCode, body: &[u8], domain: &str) -> Vec<Line> {
+fn judge(status: StatusCode, body: &[u8], domain: &str, ack: AckAt) -> Vec<Line> {
     let answer: Answer = serde_json::from_slice(body).unwrap_or_default();
     match status.as_u16() {
         200 => match answer.data {
@@ -68,7 +68,7 @@ fn judge(status: StatusCode, body: &[u8], domain: &str) -> Vec<Line> {
             None => vec![unexpected("an answer that is not Resend's")],
         },
         401 if answer.name == "restricted_api_key" => vec![
-            Line::ok(TOPIC, "the key is taken, and may only send"),
+            sending_only(ack),
             Line::skip(
                 DOMAIN,
                 "a key that may only send cannot read whether the sender's domain is verified",
@@ -90,6 +90,19 @@ fn judge(status: StatusCode, body: &[u8], domain: &str) -> Vec<Line> {
             "run the check again later: the worker would wait by itself",
         )],
         other => vec![unexpected(&format!("status {other}"))],
+    }
+}
+
+/// A key that may not read is no trouble, but where bounces are to be read with it.
+fn sending_only(ack: AckAt) -> Line {
+    let what = "the key is taken, and may only send";
+    match ack {
+        AckAt::Acceptance => Line::ok(TOPIC, what),
+        AckAt::FinalWord(_) => Line::warn(
+            TOPIC,
+            format!("{what}: mails are acked as they are accepted, and bounces are not seen"),
+            "give it full access, or set DELIVERY_EMAIL_ACK=accepted",
+        ),
     }
 }
 
@@ -143,7 +156,12 @@ mod tests {
     use super::*;
 
     fn judged(status: u16, body: &str) -> Vec<(Level, &'static str)> {
-        let lines = judge(StatusCode::from_u16(status).unwrap(), body.as_bytes(), "mail.example.com");
+        let lines = judge(
+            StatusCode::from_u16(status).unwrap(),
+            body.as_bytes(),
+            "mail.example.com",
+            AckAt::Acceptance,
+        );
         lines.into_iter().map(|line| (line.level, line.topic)).collect()
     }
 
@@ -165,12 +183,18 @@ mod tests {
     fn a_key_that_may_only_send_is_good() {
         let body = r#"{"statusCode":401,"name":"restricted_api_key","message":"This API key is restricted"}"#;
         assert_eq!(judged(401, body), [(Level::Ok, "resend"), (Level::Skip, "domain")]);
+        let ack = AckAt::FinalWord(std::time::Duration::from_secs(600));
+        let line = judge(StatusCode::UNAUTHORIZED, body.as_bytes(), "mail.example.com", ack).remove(0);
+        assert!(line.level == Level::Warn && line.mend.unwrap().contains("DELIVERY_EMAIL_ACK=accepted"));
     }
 
     #[test]
     fn a_403_that_is_not_resends_is_not_taken_for_the_keys() {
         let mend = |body: &str| {
-            judge(StatusCode::FORBIDDEN, body.as_bytes(), "mail.example.com").remove(0).mend.unwrap()
+            judge(StatusCode::FORBIDDEN, body.as_bytes(), "mail.example.com", AckAt::Acceptance)
+                .remove(0)
+                .mend
+                .unwrap()
         };
         assert!(mend("error code: 1010").contains("a proxy"));
         assert!(mend(r#"{"name":"suspended_api_key"}"#).contains("RESEND_API_KEY"));

@@ -38,6 +38,8 @@ pub(super) struct Role {
 pub(super) enum Expected {
     /// With this status, after so many requests to its provider, and this in the ack's detail.
     Acked { status: AckStatus, attempts: usize, detail: &'static str },
+    /// Accepted at the first attempt, and this is what became of it.
+    Later { status: AckStatus, detail: &'static str },
     /// Neither sent nor acked, because it is not listed any more.
     Withdrawn,
     /// Neither sent nor acked, still listed, and reported.
@@ -106,6 +108,18 @@ fn troubled_mails(sandbox: &Sandbox) -> Vec<Role> {
     vec![
         mail("mail-503", "Resend answers 503 to the first attempt", delivered(2)),
         mail("mail-answer-lost", "accepted, but the answer is lost: the same key again", delivered(2)),
+        mail(
+            "mail-bounced",
+            "accepted, and comes back two seconds later",
+            Expected::Later { status: AckStatus::Bounced, detail: "mail bounced" },
+        )
+        .with(|example| example.to_address("bounced@example.com")),
+        mail(
+            "mail-suppressed",
+            "accepted, but on Resend's suppression list",
+            Expected::Later { status: AckStatus::Suppressed, detail: "suppression list" },
+        )
+        .with(|example| example.to_address("suppressed@example.com")),
     ]
 }
 

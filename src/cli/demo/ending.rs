@@ -126,7 +126,7 @@ impl Evidence {
     pub(super) fn refusals<'a>(&'a self, cast: &'a [Role]) -> impl Iterator<Item = &'a Refused> {
         let is_meant = |refused: &Refused| {
             let of = cast.iter().find(|role| refused.target.as_ref() == Some(&role.target));
-            of.is_some_and(|role| role.bounces() && refused.status == 410)
+            of.is_some_and(|role| role.is_gone() && refused.status == 410)
         };
         self.log.refusals().filter(move |refused| !is_meant(refused))
     }
@@ -136,7 +136,7 @@ impl Expected {
     /// The way to end.
     pub(super) fn how(&self) -> How {
         match self {
-            Expected::Acked { status, .. } => How::Acked(*status),
+            Expected::Acked { status, .. } | Expected::Later { status, .. } => How::Acked(*status),
             Expected::Withdrawn => How::Withdrawn,
             Expected::LeftAlone => How::LeftAlone,
         }
@@ -144,8 +144,14 @@ impl Expected {
 }
 
 impl Role {
-    fn bounces(&self) -> bool {
+    /// Whether its browser's subscription has ended, which the push service says with a 410.
+    fn is_gone(&self) -> bool {
         matches!(self.expected, Expected::Acked { status: AckStatus::Bounced, .. })
+    }
+
+    fn ends_consent(&self) -> bool {
+        let ends = [AckStatus::Bounced, AckStatus::Complaint, AckStatus::Suppressed];
+        matches!(self.expected.how(), How::Acked(status) if ends.contains(&status))
     }
 
     /// What is not as it should be with an ending, or `None`.
@@ -153,9 +159,11 @@ impl Role {
         let how = self.expected.how();
         let (attempts, detail) = match &self.expected {
             Expected::Acked { attempts, detail, .. } => (*attempts, *detail),
+            Expected::Later { detail, .. } => (1, *detail),
             Expected::Withdrawn | Expected::LeftAlone => (0, ""),
         };
-        let messages = usize::from(how == How::Acked(AckStatus::Delivered));
+        let later = matches!(self.expected, Expected::Later { .. });
+        let messages = usize::from(later || how == How::Acked(AckStatus::Delivered));
         let acks = usize::from(matches!(how, How::Acked(_)));
         let said = ending.detail.as_deref().unwrap_or_default();
         if ending.how != how {
@@ -170,7 +178,7 @@ impl Role {
             Some(format!("its ack should name {detail}, says: {said}"))
         } else if ending.early {
             Some("was sent before its not_before".to_owned())
-        } else if ending.consent_ended != self.bounces() {
+        } else if ending.consent_ended != self.ends_consent() {
             Some("its reader's consent should not have changed".to_owned())
         } else {
             None

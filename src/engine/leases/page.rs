@@ -117,7 +117,7 @@ impl Leases {
             match &mut lease.state {
                 State::Ready | State::Waiting { .. } => gone.push(*key),
                 State::Sending { withdrawn } => *withdrawn = true,
-                State::Decided => {}
+                State::Accepted | State::Decided => {}
             }
         }
         gone.sort_unstable();

@@ -70,7 +70,7 @@ fn is_again(verdict: &Verdict) -> bool {
 fn failed(verdict: &Verdict) -> Option<Cause> {
     match verdict {
         Verdict::Settle(AckStatus::Failed, reason) => Some(reason.cause),
-        Verdict::Settle(..) | Verdict::Again(_) => None,
+        Verdict::Settle(..) | Verdict::Await(_) | Verdict::Again(_) => None,
     }
 }
 

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::clock::TestClock;
+use crate::channel::confirm::{Confirmer, Confirming, Fate, LISTED, Question, Reply, Said, Told};
 use crate::channel::{Attempt, Channel, Delivery, Destination, GateId, Gating, Pace, Route};
 use crate::envelope::{ChannelName, Envelope};
-use crate::outcome::{Cause, Detail, Outcome, Refusal, Scope};
+use crate::outcome::{Cause, Detail, MessageId, Outcome, Refusal, Scope};
 
 /// A provider knows a key again for so long after it first took a message with it.
 const KEY_LIFE: Duration = Duration::from_secs(24 * 3600);
@@ -157,7 +159,7 @@ pub(super) struct Try {
 
 impl Try {
     pub(super) fn is_accepted(&self) -> bool {
-        matches!(&self.ended, Some((_, Attempt { outcome: Outcome::Delivered { .. }, .. })))
+        self.ended.as_ref().is_some_and(|(_, attempt)| attempt.outcome.is_acceptance())
     }
 }
 
@@ -171,6 +173,26 @@ pub(super) struct Call<'a> {
     pub(super) at: Duration,
 }
 
+/// One message that a provider with a list has taken.
+#[derive(Debug, Clone)]
+struct Message {
+    id: String,
+    envelope: String,
+    taken: Duration,
+}
+
+/// One question, as the provider saw it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Asked {
+    pub(super) at: Duration,
+    pub(super) question: Question,
+    /// Whether it was answered with what is true.
+    pub(super) truly: bool,
+}
+
+/// What a provider with a list says in the place of the truth when it is asked, at a time.
+type Says = Box<dyn FnMut(&Question, Duration) -> Option<Said> + Send>;
+
 type Rule = Box<dyn FnMut(&Call<'_>) -> Answer + Send>;
 
 struct State {
@@ -183,6 +205,12 @@ struct State {
     /// When each message was first taken: the provider knows its key for a day from then.
     keys: HashMap<String, Duration>,
     sending: usize,
+    messages: Vec<Message>,
+    /// What becomes of an envelope's message, and how long after it was taken that is known.
+    fates: HashMap<String, (Duration, Fate)>,
+    /// What is said in the place of the truth.
+    says: Says,
+    questions: Vec<Asked>,
 }
 
 /// The channel of one lane.
@@ -192,7 +220,9 @@ pub(super) struct Carrier {
     clock: Arc<TestClock>,
     changed: Arc<Notify>,
     release: Notify,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+    /// How long the last word is waited for, where its provider's yes is not that.
+    confirming: Option<Duration>,
 }
 
 /// What `recipient` holds for this channel.
@@ -206,6 +236,7 @@ impl Carrier {
     pub(super) fn new(
         name: &'static str,
         gating: Gating,
+        confirming: Option<Duration>,
         clock: Arc<TestClock>,
         changed: Arc<Notify>,
     ) -> Carrier {
@@ -218,12 +249,32 @@ impl Carrier {
             numbers: HashMap::new(),
             keys: HashMap::new(),
             sending: 0,
+            messages: Vec::new(),
+            fates: HashMap::new(),
+            says: Box::new(|_, _| None),
+            questions: Vec::new(),
         };
-        Carrier { name, gating, clock, changed, release: Notify::new(), state: Mutex::new(state) }
+        let state = Arc::new(Mutex::new(state));
+        Carrier { name, gating, clock, changed, release: Notify::new(), state, confirming }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// What becomes of the message of `id`, and how long after it was taken that is known.
+    pub(super) fn fate(&self, id: &str, after: Duration, fate: Fate) {
+        self.state().fates.insert(id.to_owned(), (after, fate));
+    }
+
+    /// What is said to a question in the place of the truth, from now on.
+    pub(super) fn says(&self, says: impl FnMut(&Question, Duration) -> Option<Said> + Send + 'static) {
+        self.state().says = Box::new(says);
+    }
+
+    /// Every question so far.
+    pub(super) fn questions(&self) -> Vec<Asked> {
+        self.state().questions.clone()
     }
 
     /// How attempts go from now on that nothing else is said about.
@@ -312,6 +363,27 @@ impl Carrier {
 }
 
 impl State {
+    /// The id of the message of this attempt, which is taken as the exchange ends unless it was before.
+    fn message_now(&self, index: usize, now: Duration) -> String {
+        let envelope = &self.tries[index].id;
+        let known = self.messages.iter().rev().find(|message| message.envelope == *envelope);
+        match known.filter(|_| self.knows(envelope, now)) {
+            Some(message) => message.id.clone(),
+            None => format!("m-{}", self.messages.len()),
+        }
+    }
+
+    fn told(&self, message: &Message, now: Duration, start: DateTime<Utc>) -> Told {
+        let fate =
+            self.fates.get(&message.envelope).copied().unwrap_or((Duration::from_secs(2), Fate::Delivered));
+        let known = message.taken + fate.0 <= now;
+        Told {
+            message: MessageId::new(&message.id),
+            accepted_at: Some(start + message.taken),
+            fate: if known { fate.1 } else { Fate::Open },
+        }
+    }
+
     fn knows(&self, key: &str, now: Duration) -> bool {
         self.keys.get(key).is_some_and(|first| now < *first + KEY_LIFE)
     }
@@ -326,7 +398,17 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
+    /// Where the last word is still to come, a yes names the message that it is about: the one that was taken
+    /// with this key.
     fn end(mut self, attempt: Attempt) -> Attempt {
+        let confirming = self.carrier.confirming.is_some();
+        let attempt = match attempt.outcome {
+            Outcome::Delivered { .. } if confirming => {
+                let message = self.carrier.state().message_now(self.index, self.carrier.clock.elapsed());
+                Attempt { outcome: Outcome::Accepted { message: MessageId::new(&message) }, ..attempt }
+            }
+            _ => attempt,
+        };
         self.ended = Some(attempt.clone());
         attempt
     }
@@ -343,6 +425,8 @@ impl Drop for Exchange<'_> {
         let id = this.id.clone();
         if self.takes && !(self.carrier.has_keys() && state.knows(&id, now)) {
             state.tries[self.index].taken = Some(now);
+            let number = state.messages.len();
+            state.messages.push(Message { id: format!("m-{number}"), envelope: id.clone(), taken: now });
             state.keys.insert(id, now);
         }
         self.carrier.changed.notify_waiters();
@@ -353,6 +437,51 @@ fn label(gate: &str) -> &'static str {
     ["resend", "fcm", "mozilla", "apple"].into_iter().find(|known| *known == gate).unwrap_or("other")
 }
 
+/// A provider's list of what it has taken.
+struct List {
+    state: Arc<Mutex<State>>,
+    clock: Arc<TestClock>,
+    changed: Arc<Notify>,
+    window: Duration,
+}
+
+#[async_trait]
+impl Confirmer for List {
+    fn window(&self) -> Duration {
+        self.window
+    }
+
+    async fn ask(&self, question: &Question) -> Reply {
+        let now = self.clock.elapsed();
+        let mut guard = self.state.lock().unwrap();
+        let state = &mut *guard;
+        self.changed.notify_waiters();
+        let other = (state.says)(question, now);
+        state.questions.push(Asked { at: now, question: question.clone(), truly: other.is_none() });
+        let start = self.clock.truth(Duration::ZERO);
+        let said = other.unwrap_or_else(|| match question {
+            Question::One(message) => {
+                let found = state.messages.iter().find(|it| it.id == message.as_str());
+                Said::Messages {
+                    listed: found.map(|it| state.told(it, now, start)).into_iter().collect(),
+                    more: false,
+                }
+            }
+            Question::Newest { after } => {
+                let end = after
+                    .as_ref()
+                    .and_then(|after| state.messages.iter().position(|it| it.id == after.as_str()));
+                let end = end.unwrap_or(state.messages.len());
+                let begin = end.saturating_sub(LISTED);
+                let listed =
+                    state.messages[begin..end].iter().rev().map(|it| state.told(it, now, start)).collect();
+                Said::Messages { listed, more: begin > 0 }
+            }
+        });
+        Reply { said, pace: None }
+    }
+}
+
 #[async_trait]
 impl Channel for Carrier {
     fn name(&self) -> ChannelName {
@@ -361,6 +490,12 @@ impl Channel for Carrier {
 
     fn gating(&self) -> Gating {
         self.gating
+    }
+
+    fn confirming(&self) -> Confirming {
+        let window = self.confirming?;
+        let (state, clock, changed) = (self.state.clone(), self.clock.clone(), self.changed.clone());
+        Some(Arc::new(List { state, clock, changed, window }))
     }
 
     fn redelivery_window(&self) -> Option<Duration> {

@@ -6,6 +6,7 @@
 mod acks;
 mod carrier;
 mod clock;
+mod confirm;
 mod drain;
 mod lifetime;
 mod many;

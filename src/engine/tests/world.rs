@@ -56,6 +56,7 @@ pub(super) struct Setup {
     pub(super) settings: Settings,
     pub(super) mode: Mode,
     wall: DateTime<Utc>,
+    confirm: Option<Duration>,
     lanes: Vec<(&'static str, Gating, LaneSettings)>,
 }
 
@@ -69,7 +70,8 @@ impl Setup {
             retry_max: secs(900),
             shutdown_grace: secs(25),
         };
-        Setup { settings, mode: Mode::Daemon, wall: instant("2026-08-03T06:00:00Z"), lanes: Vec::new() }
+        let wall = instant("2026-08-03T06:00:00Z");
+        Setup { settings, mode: Mode::Daemon, wall, confirm: None, lanes: Vec::new() }
             .and(name, gating, workers)
     }
 
@@ -112,6 +114,16 @@ impl Setup {
         self
     }
 
+    /// Where there is one provider for all, its yes is not the last word: that is waited for so long.
+    pub(super) fn confirming(self, window: Duration) -> Setup {
+        Setup { confirm: Some(window), ..self }
+    }
+
+    /// Whether a yes is not the last word.
+    pub(super) fn confirms(&self) -> bool {
+        self.confirm.is_some()
+    }
+
     /// The wall clock at the start.
     pub(super) fn wall(self, wall: &str) -> Setup {
         Setup { wall: instant(wall), ..self }
@@ -128,7 +140,8 @@ impl Setup {
         let changed = Arc::new(Notify::new());
         let outbox = Arc::new(Outbox::new(clock.clone(), changed.clone()));
         let carrier = |(name, gating, lane): (&'static str, Gating, LaneSettings)| {
-            (Arc::new(Carrier::new(name, gating, clock.clone(), changed.clone())), lane)
+            let window = self.confirm.filter(|_| matches!(gating, Gating::OneProvider(_)));
+            (Arc::new(Carrier::new(name, gating, window, clock.clone(), changed.clone())), lane)
         };
         let lanes: Vec<_> = self.lanes.into_iter().map(carrier).collect();
         let engine = engine(&outbox, &lanes, &clock, self.settings);

@@ -1,31 +1,37 @@
-//! The stand-in for Resend: `POST /emails` and an inbox.
+//! The stand-in for Resend: `POST /emails`, an inbox, and `GET /emails`, which tells what became of each mail.
 //!
 //! Owns the order of its checks (edge, key, rate, idempotency key, body) and its answers, as in
 //! resend.com/docs/api-reference. It must not know the seam. What a mail must look like is `request`'s,
-//! what it remembers of earlier ones is `memory`'s.
+//! what it remembers of earlier ones is `memory`'s, what
+//! becomes of one `fates`'.
 
+mod fates;
 mod memory;
 mod request;
 #[cfg(test)]
 mod tests;
 
 use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{Path, Query, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
+use self::fates::Fates;
 use self::memory::{Claim, InProgress, Keys, Pace, Window};
 use self::request::Draft;
 use super::faults::Faults;
 use super::journal::{Endpoint, Event, Journal, ReceivedMail, Refused};
 use super::server::Server;
+use crate::clock::Now;
 
 /// Resend, served.
 #[derive(Debug)]
@@ -39,6 +45,9 @@ struct Provider {
     api_key: String,
     window: Option<Mutex<Window>>,
     keys: Keys,
+    fates: Fates,
+    only_sends: AtomicBool,
+    questions: AtomicUsize,
     journal: Journal,
     faults: Faults,
 }
@@ -59,11 +68,15 @@ impl Resend {
             api_key,
             window: rate.map(|limit| Mutex::new(Window::new(limit))),
             keys: Keys::default(),
+            fates: Fates::default(),
+            only_sends: AtomicBool::new(false),
+            questions: AtomicUsize::new(0),
             faults: Faults::new(Endpoint::Mail, journal.clone()),
             journal,
         });
         let router = Router::new()
-            .route("/emails", post(send))
+            .route("/emails", post(send).get(list))
+            .route("/emails/{id}", get(one))
             .route("/domains", get(domains))
             .with_state(Arc::clone(&provider));
         Ok(Resend { provider, server: Server::start(Server::bind(port).await?, router)? })
@@ -77,6 +90,16 @@ impl Resend {
     /// What it is made to do wrong.
     pub fn faults(&self) -> &Faults {
         &self.provider.faults
+    }
+
+    /// Its key may send and not read from now on.
+    pub fn only_sends(&self) {
+        self.provider.only_sends.store(true, Ordering::Relaxed);
+    }
+
+    /// How often it was asked what became of mails.
+    pub fn questions(&self) -> usize {
+        self.provider.questions.load(Ordering::Relaxed)
     }
 
     /// The mails that it accepted, oldest first.
@@ -133,6 +156,51 @@ async fn domains(State(provider): State<Arc<Provider>>, headers: HeaderMap) -> R
             Json(json!({"object": "list", "has_more": false, "data": [domain]})).into_response()
         }
     }
+}
+
+#[derive(Debug, Deserialize)]
+struct Listing {
+    limit: Option<usize>,
+    after: Option<String>,
+}
+
+/// The newest mails first (<https://resend.com/docs/api-reference/emails/list-emails>).
+async fn list(
+    State(provider): State<Arc<Provider>>,
+    Query(listing): Query<Listing>,
+    headers: HeaderMap,
+) -> Response {
+    let limit = listing.limit.unwrap_or(20);
+    if !(1..=100).contains(&limit) {
+        let message = "limit must be from 1 to 100";
+        return Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "validation_error", message).into_response();
+    }
+    read(&provider, &headers, |now| provider.fates.list(limit, listing.after.as_deref(), now))
+}
+
+async fn one(State(provider): State<Arc<Provider>>, Path(id): Path<String>, headers: HeaderMap) -> Response {
+    read(&provider, &headers, |now| provider.fates.one(&id, now))
+}
+
+/// Answers a question, within the rate that it shares with mails.
+fn read(provider: &Provider, headers: &HeaderMap, answer: impl FnOnce(Now) -> Option<Value>) -> Response {
+    if let Err(refusal) = provider.check_caller(headers) {
+        return refusal.into_response();
+    }
+    let pace = match provider.take_place() {
+        Ok(pace) => pace,
+        Err(pace) => return limited(provider, &pace),
+    };
+    provider.questions.fetch_add(1, Ordering::Relaxed);
+    let response = match answer(provider.journal.now()) {
+        _ if provider.only_sends.load(Ordering::Relaxed) => {
+            let message = "This API key is restricted to only send emails";
+            Refusal::new(StatusCode::UNAUTHORIZED, "restricted_api_key", message).into_response()
+        }
+        Some(body) => Json(body).into_response(),
+        None => Refusal::new(StatusCode::NOT_FOUND, "not_found", "Email not found").into_response(),
+    };
+    paced(response, pace.as_ref())
 }
 
 /// A request that passed every check.
@@ -249,6 +317,7 @@ impl Provider {
                 }
             },
         };
+        self.fates.add(&id, &draft.to, self.journal.now());
         self.journal.record(Event::Mailed(Arc::new(draft.received(id.clone(), key))));
         accepted(&id)
     }

@@ -3,6 +3,7 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use super::*;
+use crate::channel::confirm::Said;
 use crate::telemetry::logs::Format;
 use crate::telemetry::logs::tests::logged;
 
@@ -67,7 +68,7 @@ fn tell_ack(events: &Events, answer: Acked) {
 type Tell = fn(&Events);
 
 /// Every event, the level of its line, and the samples that it moves.
-const TABLE: [(&str, Tell, &str, &[&str]); 24] = [
+const TABLE: [(&str, Tell, &str, &[&str]); 28] = [
     (
         "page",
         |e| {
@@ -210,6 +211,28 @@ const TABLE: [(&str, Tell, &str, &[&str]); 24] = [
         "ERROR",
         &[r#"delivery_panics_total{channel="email"} 1"#],
     ),
+    (
+        "asked",
+        |e| e.asked(&email(), &Said::Messages { listed: Vec::new(), more: false }),
+        "DEBUG",
+        &[r#"delivery_confirmation_requests_total{channel="email",result="answered"} 1"#],
+    ),
+    (
+        "asked in vain",
+        |e| e.asked(&email(), &Said::Nothing(Cause::ServerError)),
+        "WARN",
+        &[r#"delivery_confirmation_requests_total{channel="email",result="failed"} 1"#],
+    ),
+    (
+        "concluded",
+        |e| {
+            let word = FinalWord::Known(AckStatus::Bounced);
+            e.concluded(&envelope(), &email(), &digest(), (word, Cause::MailBounced));
+        },
+        "INFO",
+        &[r#"delivery_confirmations_total{channel="email",result="bounced"} 1"#],
+    ),
+    ("confirmations_off", |e| e.confirmations_off(&email(), 3), "WARN", &[]),
     (
         "nearly_too_large",
         |e| e.nearly_too_large(&envelope(), &email(), &digest(), 95_000),

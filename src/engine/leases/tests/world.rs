@@ -315,7 +315,11 @@ impl World {
         let key = key(&self.table, &id.to_string());
         let Some(wait) = wait else {
             hold.stage = Stage::Decided { in_line: !accepted };
-            self.table.decide(key, accepted);
+            // What a provider has accepted is decided at once, or waits for its final word until it is acked.
+            match accepted && id % 2 == 1 {
+                true => self.table.accept(key),
+                false => self.table.decide(key, accepted),
+            }
             self.decided.insert(id);
             return;
         };
@@ -348,6 +352,7 @@ impl World {
         let id = hold.id;
         let name = EnvelopeId::new(id.to_string()).unwrap();
         if through {
+            self.table.decide(key(&self.table, &id.to_string()), true);
             self.table.release(&name);
             self.account.retain(|hold| hold.id != id);
             self.app.retain(|pending| pending.id != id);

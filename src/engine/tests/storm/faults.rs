@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::channel::Attempt;
+use crate::channel::confirm::Said;
 use crate::engine::tests::carrier::{Answer, Call};
 use crate::engine::tests::outbox::{Asked, Fault};
 use crate::engine::tests::world::secs;
@@ -36,7 +37,7 @@ counted! {
         PageLost, PageRefused, PageLate, PageStale, PageDoubled, AckRefused, AckRefusedForGood, AckLost,
         AckUnknown, AckLate, SeamOutage, TokenRefused,
         Withdrawn, WithdrawnAndBack, Crash, CrashInASend, CrashInAnAck, ClockAhead, ClockBehind,
-        ClockALittleOff, GatesProbed, Unnamed, Malformed, OtherVersion, UnknownChannel, Misplaced,
+        ClockALittleOff, GatesProbed, QuestionFailed, QuestionRateLimited, QuestionRefused, Unnamed, Malformed, OtherVersion, UnknownChannel, Misplaced,
     }
 }
 
@@ -121,6 +122,8 @@ pub(super) struct Sky {
     /// Whose next attempt takes until its deadline.
     pub(super) hanging: HashSet<String>,
     pub(super) natures: HashMap<String, Nature>,
+    /// Whether its key may send alone.
+    pub(super) only_sends: bool,
     /// Of a thousand requests outside of spells, so many meet a fault.
     pub(super) scatter: u32,
     /// When the process was started: no page shows what is older.
@@ -149,6 +152,7 @@ impl Sky {
             acks_fail: HashMap::new(),
             hanging: HashSet::new(),
             natures: HashMap::new(),
+            only_sends: false,
             scatter: 0,
             life: Duration::ZERO,
             longest_asked: Duration::ZERO,
@@ -204,6 +208,25 @@ impl Sky {
         }
         let after = self.millis(if slow { 14_000 } else { 1_500 });
         answer.after(after)
+    }
+
+    /// What is said in the place of the truth about accepted mails.
+    pub(super) fn said(&mut self, at: Duration) -> Option<Said> {
+        let down =
+            self.spells.iter().any(|spell| spell.gate == "resend" && (spell.from..spell.to).contains(&at));
+        let scattered = at < self.clears && self.rng.u32(..1000) < self.scatter;
+        if self.only_sends {
+            self.count(Kind::QuestionRefused);
+            return Some(Said::MayNot);
+        }
+        if down || (scattered && self.rng.bool()) {
+            self.count(Kind::QuestionFailed);
+            return Some(Said::Nothing(Cause::ServerError));
+        }
+        scattered.then(|| {
+            self.count(Kind::QuestionRateLimited);
+            Said::Later { after: Some(self.asked(60)) }
+        })
     }
 
     /// Whether its provider refuses everybody before this is answered.

@@ -29,6 +29,8 @@ pub(super) struct Played {
     pub(super) world: World,
     pub(super) sheets: Vec<Sheet>,
     pub(super) lives: Vec<Life>,
+    /// Whether the provider's yes is not its last word.
+    pub(super) confirms: bool,
     pub(super) clears: Duration,
     pub(super) ended: Duration,
     pub(super) longest_asked: Duration,
@@ -60,7 +62,10 @@ pub(super) async fn play(seed: u64) -> Played {
     for carrier in &world.carriers {
         let sky = sky.clone();
         carrier.rule(move |call| sky.lock().unwrap().answer(call));
+        script.sheets.iter().for_each(|sheet| carrier.fate(&sheet.id, sheet.fate.0, sheet.fate.1));
     }
+    let says = sky.clone();
+    world.carrier().says(move |_, at| says.lock().unwrap().said(at));
     let weather = sky.clone();
     world.outbox.weather(move |asked, at| weather.lock().unwrap().seam(asked, at));
     let watcher = tokio::spawn(async {});
@@ -72,14 +77,15 @@ pub(super) async fn play(seed: u64) -> Played {
         stage.world.pass(at.saturating_sub(stage.world.at())).await;
         stage.perform(act, &mut script).await;
     }
-    let unfinished = stage.finish(&script.sheets, clears).await;
+    let unfinished = stage.finish(&mut script.sheets, clears).await;
     stage.count_spells();
-    let Stage { world, sky, steps, lives, probed, .. } = stage;
+    let Stage { world, setup, sky, steps, lives, probed, .. } = stage;
+    let confirms = setup.confirms();
     let sky = sky.lock().unwrap();
     let (faults, longest_asked) = (sky.counts.clone(), sky.longest_asked);
     let steps = steps.lock().unwrap().clone();
     let (sheets, ended) = (script.sheets, world.at());
-    Played { world, sheets, lives, clears, ended, longest_asked, probed, faults, steps, unfinished }
+    Played { world, sheets, lives, confirms, clears, ended, longest_asked, probed, faults, steps, unfinished }
 }
 
 impl Stage {
@@ -189,13 +195,20 @@ impl Stage {
     }
 
     /// Waits until all has come to its end and every lease is released; tells what has not.
-    async fn finish(&mut self, sheets: &[Sheet], clears: Duration) -> Option<String> {
+    async fn finish(&mut self, sheets: &mut Vec<Sheet>, clears: Duration) -> Option<String> {
         let limit = clears + AFTERMATH;
+        let mut is_alone = true;
         loop {
             let left = self.left(sheets);
             match left {
                 None if self.world.at() >= AT_LEAST.max(clears) => break,
                 Some(left) if self.world.at() > limit => return Some(left),
+                // The third mail that is refused alike, and alone since, waits for a yes to another: the app writes on.
+                Some(_) if is_alone && self.world.at() > clears + AFTERMATH / 2 => {
+                    is_alone = false;
+                    sheets.push(Sheet::late(sheets.len(), self.world.at()));
+                    self.world.outbox.add(sheets[sheets.len() - 1].draft());
+                }
                 _ => self.world.pass(secs(60)).await,
             }
         }

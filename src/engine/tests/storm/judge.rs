@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::faults::{Nature, STALE_AT_MOST};
 use super::history::{JUNK, Life, Played};
 use super::script::Sheet;
+use crate::channel::confirm::Question;
 use crate::engine::tests::carrier::Try;
 use crate::engine::tests::outbox::{Poll, Post};
 use crate::engine::tests::world::secs;
@@ -44,6 +45,14 @@ impl Story<'_> {
         self.sheet.withdrawn.is_none_or(|(gone, back)| at < gone || back.is_some_and(|back| back <= at))
     }
 
+    /// What its provider knew at that time of what has become of it, if it did.
+    fn fate_by(&self, at: Duration) -> Option<AckStatus> {
+        let (after, fate) = self.sheet.fate;
+        let taken = self.tries.iter().filter_map(|t| t.taken).min().filter(|_| self.sheet.is_mail())?;
+        let (status, _) = fate.end().filter(|_| taken + after <= at)?;
+        Some(status)
+    }
+
     /// From when on it is pending and due, and until when.
     fn due_span(&self) -> (Duration, Duration) {
         let Sheet { added, not_before, withdrawn, expires, .. } = self.sheet;
@@ -61,6 +70,8 @@ struct Case<'a> {
     stories: Vec<Story<'a>>,
     /// The pages that got through, by lane (mail first).
     pages: [Vec<&'a Poll>; 2],
+    /// When the whole truth about accepted mails was told.
+    told: Vec<Duration>,
     broken: Vec<Broken>,
 }
 
@@ -68,8 +79,11 @@ struct Case<'a> {
 pub(super) fn judge(played: &Played) -> Vec<Broken> {
     let tries: Vec<Try> = played.world.carriers.iter().flat_map(|carrier| carrier.tries()).collect();
     let (posts, polls) = (played.world.outbox.posts(), played.world.outbox.polls());
-    let mut case =
-        Case { played, stories: stories(played, &tries, &posts), pages: pages(&polls), broken: Vec::new() };
+    let newest = Question::Newest { after: None };
+    let asked = played.world.carrier().questions();
+    let told = asked.iter().filter(|it| it.truly && it.question == newest).map(|it| it.at).collect();
+    let (stories, pages) = (stories(played, &tries, &posts), pages(&polls));
+    let mut case = Case { played, stories, pages, told, broken: Vec::new() };
     if let Some(left) = &played.unfinished {
         case.say("all comes to its end, and leases return to zero", left.clone());
     }
@@ -78,6 +92,7 @@ pub(super) fn judge(played: &Played) -> Vec<Broken> {
         case.never_after_the_end(&story);
         case.one_status(&story);
         case.truth(&story);
+        case.final_word(&story);
         case.time(&story);
         case.freshness(&story);
         case.stories.push(story);
@@ -127,7 +142,9 @@ fn outcome(t: &Try) -> Option<&Outcome> {
 /// A refusal may be taken for the sender's settings, so it need not be the end.
 fn is_the_end(t: &Try) -> bool {
     let attempt = t.ended.as_ref().map(|(_, attempt)| attempt);
-    attempt.is_some_and(|a| a.outcome.ack_status().is_some() && a.cause != Cause::Refused)
+    attempt.is_some_and(|a| {
+        a.outcome.is_acceptance() || (a.outcome.ack_status().is_some() && a.cause != Cause::Refused)
+    })
 }
 
 fn is_unclear(t: &Try) -> bool {
@@ -180,7 +197,10 @@ impl<'a> Case<'a> {
             self.accuse("a process acks with one status", story, ());
         }
         let fact = story.tries.iter().any(|t| matches!(outcome(t), Some(Outcome::Bounced)));
-        let ends_consent = |post: &&Post| !matches!(post.status, AckStatus::Delivered | AckStatus::Failed);
+        let ends_consent = |post: &&Post| {
+            let told = self.played.confirms && story.fate_by(post.at) == Some(post.status);
+            !told && !matches!(post.status, AckStatus::Delivered | AckStatus::Failed)
+        };
         if !fact && story.posts.iter().copied().any(|post| ends_consent(&post)) {
             self.accuse("nobody is unsubscribed by our fault", story, ());
         }
@@ -190,6 +210,7 @@ impl<'a> Case<'a> {
     fn truth(&mut self, story: &Story<'_>) {
         let rule = "the status in force is what happened";
         match story.stored {
+            Some((at, status)) if self.played.confirms && story.fate_by(at) == Some(status) => {}
             Some((_, AckStatus::Delivered)) if !story.tries.iter().any(|t| t.is_accepted()) => {
                 self.accuse(rule, story, "delivered, but never accepted");
             }
@@ -199,6 +220,24 @@ impl<'a> Case<'a> {
             None | Some((_, AckStatus::Delivered | AckStatus::Bounced)) => {}
             Some((at, AckStatus::Failed)) => self.failure(story, at),
             Some((_, AckStatus::Complaint | AckStatus::Suppressed)) => self.accuse(rule, story, "invented"),
+        }
+    }
+
+    /// What the provider tells of an accepted mail is what is acked, from then on and by the same process.
+    fn final_word(&mut self, story: &Story<'_>) {
+        if !self.played.confirms {
+            return;
+        }
+        let told_wrong = self.told.iter().any(|told| {
+            let Some(status) = story.fate_by(*told) else { return false };
+            let accepted = story.tries.iter().filter(|t| t.is_accepted()).filter_map(|t| t.ended.as_ref());
+            let waits = accepted.into_iter().any(|(at, _)| at < told && self.same_life(*at, *told));
+            let mut posts = story.posts.iter().filter(|post| self.same_life(post.at, *told));
+            let open = posts.clone().all(|post| post.at > *told);
+            waits && open && posts.any(|post| post.status != status)
+        });
+        if told_wrong {
+            self.accuse("the final word is what is acked", story, self.told.clone());
         }
     }
 

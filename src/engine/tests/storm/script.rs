@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::faults::{Nature, Sky, Spell, Trouble};
 use crate::channel::Gating;
+use crate::channel::confirm::Fate;
 use crate::engine::tests::outbox::{Draft, mail, push};
 use crate::engine::tests::world::{Setup, fixed, secs};
 
@@ -24,6 +25,8 @@ pub(super) struct Sheet {
     pub(super) nature: Nature,
     /// So many of its first acks fail.
     pub(super) acks_fail: u32,
+    /// What becomes of it once it is accepted, and how long after that is known.
+    pub(super) fate: (Duration, Fate),
     /// Its first attempt takes so long that the deadline ends it.
     pub(super) hangs: bool,
     /// From when on it was withdrawn, and when it came back if it did.
@@ -42,9 +45,15 @@ impl Sheet {
             expires: None,
             nature: Nature::Fine,
             acks_fail: 0,
+            fate: (Duration::ZERO, Fate::Delivered),
             hangs: false,
             withdrawn: None,
         }
+    }
+
+    /// A mail that is written after everything else.
+    pub(super) fn late(number: usize, at: Duration) -> Sheet {
+        Sheet { id: format!("e{number}"), added: at, ..Sheet::new("resend", "late".to_owned()) }
     }
 
     pub(super) fn is_mail(&self) -> bool {
@@ -282,6 +291,10 @@ impl Script {
     fn number(&mut self) {
         for (n, sheet) in self.sheets.iter_mut().enumerate() {
             sheet.id = format!("e{n}");
+            let fates = [Fate::Bounced, Fate::Complained, Fate::Suppressed, Fate::Failed, Fate::Open];
+            let fate = fates.get(self.rng.usize(..12)).copied().unwrap_or(Fate::Delivered);
+            let soon = self.rng.bool();
+            sheet.fate = (secs(self.rng.u64(..if soon { 20 } else { 1_200 })), fate);
         }
     }
 
@@ -304,6 +317,7 @@ impl Script {
         sky.acks_fail = failing.map(|sheet| (sheet.id.clone(), sheet.acks_fail)).collect();
         let hanging = self.sheets.iter().filter(|sheet| sheet.hangs);
         sky.hanging = hanging.map(|sheet| sheet.id.clone()).collect();
+        sky.only_sends = self.rng.u8(..8) == 0;
         sky.natures = self.sheets.iter().map(|sheet| (sheet.id.clone(), sheet.nature)).collect();
         sky
     }
@@ -316,6 +330,10 @@ impl Script {
         let mut setup = mail.and("push", Gating::ManyProviders, push_workers).seed(seed);
         setup.settings.page_limit = [20, 50, 500][self.rng.usize(..3)];
         setup.settings.poll_interval = secs([10, 30, 60][self.rng.usize(..3)]);
-        setup
+        // Half of the histories take the provider's yes for its last word.
+        match self.rng.bool() {
+            true => setup.confirming(secs([60, 600, 1_200][self.rng.usize(..3)])),
+            false => setup,
+        }
     }
 }

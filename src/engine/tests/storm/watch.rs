@@ -19,7 +19,7 @@ counted! {
     /// Every way in which a lease or a gate moves.
     Step {
         Leased, BecameDue, ReadyToSending, ReadyToWaiting, ReadyToAcking, WaitingToReady, WaitingToSending,
-        SendingToWaiting, SendingToAcking, Settled, WithdrawnWhileReady, WithdrawnWhileWaiting,
+        SendingToWaiting, SendingToAcking, SendingToAccepted, AcceptedToAcking, Settled, WithdrawnWhileReady, WithdrawnWhileWaiting,
         WithdrawnWhileSending,
         ClosedByAccount, ClosedByQuota, ClosedBySettings, ClosedByOutage, ClosedByCredentials,
         ClosedByBlocks, Held, Spaced, ProbeBegan, ProbeFailed, Reopened, Ramping, Ramped,
@@ -33,6 +33,7 @@ enum Place {
     Ready,
     Sending,
     Waiting,
+    Accepted,
     Acking,
 }
 
@@ -89,6 +90,7 @@ impl View {
                     State::Ready => Place::NotDue,
                     State::Sending { .. } => Place::Sending,
                     State::Waiting { .. } => Place::Waiting,
+                    State::Accepted => Place::Accepted,
                     State::Decided => Place::Acking,
                 };
                 leases.insert((lane, key), place);
@@ -124,6 +126,8 @@ fn lease_step(before: Option<Place>, after: Option<Place>, step: &mut impl FnMut
         (Some(Place::Waiting), Some(Place::Sending)) => Step::WaitingToSending,
         (Some(Place::Sending), Some(Place::Waiting)) => Step::SendingToWaiting,
         (Some(Place::Sending), Some(Place::Acking)) => Step::SendingToAcking,
+        (Some(Place::Sending), Some(Place::Accepted)) => Step::SendingToAccepted,
+        (Some(Place::Accepted), Some(Place::Acking)) => Step::AcceptedToAcking,
         (Some(Place::Acking), None) => Step::Settled,
         (Some(Place::Ready), None) => Step::WithdrawnWhileReady,
         (Some(Place::Waiting), None) => Step::WithdrawnWhileWaiting,
