@@ -14,5 +14,7 @@ pub mod outbox;
 pub mod outcome;
 pub mod render;
 pub mod sandbox;
+pub mod serve;
 pub mod telemetry;
+pub mod webhook;
 pub mod worker;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
+use tokio::task::JoinSet;
 
 use crate::channel::email::{self, EmailChannel};
 use crate::channel::push::{self, PushChannel};
@@ -23,6 +24,7 @@ use crate::telemetry::events::Events;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::recent::Recent;
 use crate::telemetry::status::StatusSource;
+use crate::webhook::Webhook;
 
 /// A worker, ready to run.
 pub struct Worker {
@@ -30,6 +32,8 @@ pub struct Worker {
     library: Arc<Library>,
     recent: Recent,
     admin: Option<(Admin, Registry)>,
+    webhook: Option<Webhook>,
+    events: Events,
 }
 
 impl Worker {
@@ -52,6 +56,10 @@ impl Worker {
             }
             None => None,
         };
+        let webhook = match config.webhook {
+            Some(settings) => Some(Webhook::bind(settings).await?),
+            None => None,
+        };
         let recent = events.recent();
         let engine = Engine::new(Parts {
             seam: Arc::new(seam),
@@ -59,15 +67,20 @@ impl Worker {
             known: channel::known().into(),
             library: library.clone(),
             clock: Arc::new(SystemClock),
-            events,
+            events: events.clone(),
             settings: config.engine,
         });
-        Ok(Worker { engine, library, recent, admin })
+        Ok(Worker { engine, library, recent, admin, webhook, events })
     }
 
     /// Where the admin server listens, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|(admin, ..)| admin.address())
+    }
+
+    /// Where Resend's events are taken, if anywhere.
+    pub fn webhook_address(&self) -> Option<SocketAddr> {
+        self.webhook.as_ref().map(Webhook::address)
     }
 
     /// The channels that it drains.
@@ -98,13 +111,15 @@ impl Worker {
         stop: impl Future<Output = ()>,
         abort: impl Future<Output = ()>,
     ) -> Report {
-        let serving = self.admin.map(|(admin, registry)| {
-            tokio::spawn(admin.serve(registry, self.engine.clone(), self.recent, std::future::pending()))
-        });
-        let report = self.engine.run(mode, stop, abort).await;
-        if let Some(serving) = serving {
-            serving.abort();
+        let mut serving = JoinSet::new();
+        if let Some((admin, registry)) = self.admin {
+            serving.spawn(admin.serve(registry, self.engine.clone(), self.recent, std::future::pending()));
         }
+        if let Some(webhook) = self.webhook {
+            serving.spawn(webhook.serve(self.engine.clone(), self.events, std::future::pending()));
+        }
+        let report = self.engine.run(mode, stop, abort).await;
+        serving.abort_all();
         report
     }
 }

@@ -43,7 +43,8 @@ pub fn run(mode: Mode) -> Result<Exit, Failure> {
 async fn work(worker: Worker, signals: Signals, mode: Mode, screen: &Screen) -> (Report, Tally) {
     let admin = worker.admin_address().map(|address| address.to_string());
     let channels = worker.channels().join(",");
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), channels, admin, "delivering");
+    let webhook = worker.webhook_address().map(|address| address.to_string());
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), channels, admin, webhook, "delivering");
     let (engine, recent) = (worker.engine(), worker.recent());
     let progress = async {
         match mode {

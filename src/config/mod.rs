@@ -15,6 +15,7 @@ use crate::engine;
 use crate::http::EXCHANGE_DEADLINE;
 use crate::outbox;
 use crate::telemetry::logs;
+use crate::webhook;
 
 mod environment;
 mod read;
@@ -40,6 +41,8 @@ pub struct Config {
     pub email: Option<email::Settings>,
     /// The push channel, where it is configured and chosen.
     pub push: Option<push::Settings>,
+    /// The listener for Resend's events, where it is set.
+    pub webhook: Option<webhook::Settings>,
     /// How the lanes drain.
     pub engine: engine::Settings,
     /// How many do it.
@@ -181,6 +184,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
     let chosen = read_channels(reader);
     let email = chosen.email.then(|| read_email(reader));
     let push = chosen.push.then(|| read_push(reader));
+    let webhook = read_webhook(reader, chosen.email);
     let engine = read_engine(reader);
     let workers = read_workers(reader);
     let admin_addr = reader.or_default(&var::DELIVERY_ADMIN_ADDR, values::listen_address);
@@ -190,6 +194,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Config> {
         rendering: rendering?,
         email: part(email)?,
         push: part(push)?,
+        webhook: part(webhook)?,
         engine: engine?,
         workers: workers?,
         admin_addr: admin_addr?,
@@ -277,6 +282,25 @@ fn read_push(reader: &mut Reader<'_>) -> Option<push::Settings> {
     let subject = reader.required(&var::VAPID_SUBJECT, push::VapidSubject::parse);
     let allow_private_endpoints = reader.or_default(&var::PUSH_ALLOW_PRIVATE_ENDPOINTS, switch);
     Some(push::Settings { key: key?, subject: subject?, allow_private_endpoints: allow_private_endpoints? })
+}
+
+/// Secret and address go together; with either set the other must be. `None`: neither is.
+fn read_webhook(reader: &mut Reader<'_>, email: bool) -> Option<Option<webhook::Settings>> {
+    let (secret, address) = (&var::RESEND_WEBHOOK_SECRET, &var::DELIVERY_WEBHOOK_ADDR);
+    if !reader.is_set(secret) && !reader.is_set(address) {
+        return None;
+    }
+    if !email {
+        return Some(reader.problem(address, "is set, and email is not: Resend has nothing to tell"));
+    }
+    let key = reader.secret(secret, Shape::Header).map(|secret| webhook::Key::parse(&secret));
+    let key = match key {
+        Some(Err(what)) => reader.problem(&var::RESEND_WEBHOOK_SECRET, what),
+        key => key.and_then(Result::ok),
+    };
+    let address =
+        reader.required(address, |text| text.parse().map_err(|_| "must be an IP address with its port"));
+    Some(key.zip(address).map(|(key, address)| webhook::Settings { key, address }))
 }
 
 fn read_vapid_key(reader: &mut Reader<'_>) -> Option<push::VapidKey> {

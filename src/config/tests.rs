@@ -5,6 +5,7 @@ use secrecy::ExposeSecret;
 use tempfile::NamedTempFile;
 
 use super::*;
+use crate::channel::email::AckAt;
 
 /// A private key: any number of the curve is one.
 const SCALAR: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
@@ -137,6 +138,28 @@ fn a_channel_that_is_set_in_part_is_an_error() {
         ["RESEND_API_KEY", "MAIL_FROM"]
     );
     assert_eq!(wrong(&[("VAPID_SUBJECT", "")]), ["VAPID_SUBJECT"]);
+}
+
+#[test]
+fn the_webhooks_secret_and_address_go_together_and_need_email() {
+    let (secret, address) = (&variables::RESEND_WEBHOOK_SECRET, &variables::DELIVERY_WEBHOOK_ADDR);
+    let (secret, address) = ((secret.name, secret.example), (address.name, address.example));
+    assert!(read_ok(&[secret, address]).0.webhook.is_some() && read_ok(&[]).0.webhook.is_none());
+    assert_eq!(wrong(&[secret]), ["DELIVERY_WEBHOOK_ADDR"]);
+    assert_eq!(wrong(&[address]), ["RESEND_WEBHOOK_SECRET"]);
+    assert_eq!(wrong(&[secret, (address.0, "9111")]), ["DELIVERY_WEBHOOK_ADDR"]);
+    assert_eq!(wrong(&[("RESEND_WEBHOOK_SECRET", "whsec_short"), address]), ["RESEND_WEBHOOK_SECRET"]);
+    let push_only = [secret, address, ("RESEND_API_KEY", ""), ("MAIL_FROM", "")];
+    assert_eq!(wrong(&push_only), ["DELIVERY_WEBHOOK_ADDR"]);
+}
+
+#[test]
+fn when_a_mail_is_acked_can_be_chosen() {
+    let ack = |changes: &[(&str, &str)]| read_ok(changes).0.email.unwrap().ack;
+    assert_eq!(ack(&[]), AckAt::FinalWord(Duration::from_secs(600)));
+    assert_eq!(ack(&[("DELIVERY_EMAIL_ACK", "accepted")]), AckAt::Acceptance);
+    assert_eq!(ack(&[("DELIVERY_CONFIRM_WINDOW", "12h")]), AckAt::FinalWord(Duration::from_secs(43_200)));
+    assert_eq!(wrong(&[("DELIVERY_EMAIL_ACK", "never"), ("DELIVERY_CONFIRM_WINDOW", "13h")]).len(), 2);
 }
 
 #[test]
@@ -284,7 +307,12 @@ fn the_readme_lists_every_variable_with_its_default() {
 fn every_example_and_every_default_that_is_a_value_is_taken() {
     for variable in variables::ALL.iter().filter(|v| !v.secret) {
         let example = if variable == &&variables::DELIVERY_TEMPLATES_DIR { "/tmp" } else { variable.example };
-        assert!(Config::read(&env(&[(variable.name, example)])).is_ok(), "{}", variable.name);
+        // It is of use beside its secret alone.
+        let secret = &variables::RESEND_WEBHOOK_SECRET;
+        let beside =
+            (variable == &&variables::DELIVERY_WEBHOOK_ADDR).then_some((secret.name, secret.example));
+        let all: Vec<_> = beside.into_iter().chain([(variable.name, example)]).collect();
+        assert!(Config::read(&env(&all)).is_ok(), "{}", variable.name);
     }
 }
 

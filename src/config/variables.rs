@@ -113,6 +113,20 @@ pub static DELIVERY_CONFIRM_WINDOW: Variable = plain(
     "10m",
     "how long Resend is asked what became of a mail before it is acked as delivered all the same; at most 12h",
 );
+/// What Resend's events are signed with.
+pub static RESEND_WEBHOOK_SECRET: Variable = secret(
+    "RESEND_WEBHOOK_SECRET",
+    "none",
+    "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    "the signing secret of a webhook at Resend, with DELIVERY_WEBHOOK_ADDR: bounces are told as they happen",
+);
+/// Where Resend's events are taken.
+pub static DELIVERY_WEBHOOK_ADDR: Variable = plain(
+    "DELIVERY_WEBHOOK_ADDR",
+    "none",
+    "127.0.0.1:9111",
+    "where POST /webhooks/resend is listened for, behind whatever brings it in from outside",
+);
 /// The VAPID key.
 pub static VAPID_PRIVATE_KEY: Variable = secret(
     "VAPID_PRIVATE_KEY",
@@ -180,7 +194,7 @@ pub static DELIVERY_LOG_FORMAT: Variable =
 pub static RUST_LOG: Variable = plain("RUST_LOG", "info", "info", "which log lines are written");
 
 /// All of them, in the order of the documents.
-pub static ALL: [&Variable; 28] = [
+pub static ALL: [&Variable; 30] = [
     &OUTBOX_BASE_URL,
     &INTERNAL_OUTBOX_TOKEN,
     &OUTBOX_TOKEN_HEADER,
@@ -195,6 +209,8 @@ pub static ALL: [&Variable; 28] = [
     &RESEND_MAX_RPS,
     &DELIVERY_EMAIL_ACK,
     &DELIVERY_CONFIRM_WINDOW,
+    &RESEND_WEBHOOK_SECRET,
+    &DELIVERY_WEBHOOK_ADDR,
     &VAPID_PRIVATE_KEY,
     &VAPID_SUBJECT,
     &PUSH_ALLOW_PRIVATE_ENDPOINTS,

@@ -163,6 +163,16 @@ impl Acks {
         self.make_due(now, |pending| pending.state == State::Due);
     }
 
+    /// The status whose ack is on its way.
+    pub fn pending_status(&self, id: &EnvelopeId) -> Option<AckStatus> {
+        self.pending.get(id).map(|pending| pending.decision.ack.status)
+    }
+
+    /// The status that this process has settled it with.
+    pub fn settled_status(&self, id: &EnvelopeId) -> Option<AckStatus> {
+        self.settled.peek(&digest(id)).map(|settled| settled.status)
+    }
+
     /// The worker stops: each is tried at once, then every second.
     pub fn flush(&mut self, now: Instant) {
         self.flushing = true;

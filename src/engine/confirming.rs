@@ -5,14 +5,16 @@
 
 use std::time::{Duration, Instant};
 
+use super::acks::Decision;
 use super::confirm::Enough;
 use super::desk::Desk;
 use super::gate::{Admission, Suspect, Ticket};
-use super::leases::Key;
+use super::leases::{Key, State};
 use crate::channel::confirm::{Fate, Question, Reply, Said};
 use crate::channel::{Attempt, GateId};
 use crate::clock::{Moment, Now};
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, EnvelopeId};
+use crate::outbox::Ack;
 use crate::outcome::{Cause, Detail, MessageId, Outcome, Refusal, Scope};
 use crate::telemetry::events::FinalWord;
 
@@ -20,6 +22,20 @@ use crate::telemetry::events::FinalWord;
 const SENDS_FIRST: Duration = Duration::from_secs(60);
 /// While sends keep a question back, it looks again this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// While so many acks are on their way, no more are made of what is told from outside.
+const UNASKED: usize = 1000;
+
+/// What comes of a final word that is told from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hearing {
+    /// There is nothing to tell the seam.
+    Known,
+    /// Its ack is on its way.
+    BeingTold,
+    /// It must be told again later.
+    NotNow,
+}
 
 /// What the asker is told.
 #[derive(Debug)]
@@ -120,6 +136,34 @@ impl Desk {
         if let Some((status, cause)) = fate.end() {
             self.end_wait(key, FinalWord::Known(status), &Refusal::new(cause, Detail::default()), now);
         }
+    }
+
+    /// What became of a mail is told from outside, perhaps of one that an earlier process sent. Whether the seam is
+    /// told, will be, or cannot be now.
+    pub(super) fn hear_of(&mut self, id: &EnvelopeId, fate: Fate, now: Now) -> Hearing {
+        let Some((status, cause)) = fate.end() else { return Hearing::Known };
+        let reason = Refusal::new(cause, Detail::default());
+        if let Some(key) = self.leases.key_of(id) {
+            match self.leases.get(key).map(|lease| lease.state()) {
+                Some(State::Accepted) => self.end_wait(key, FinalWord::Known(status), &reason, now),
+                // It was sent before this process began.
+                Some(State::Ready | State::Waiting { .. }) => self.decide(key, status, &reason, now),
+                Some(State::Decided) if self.acks.pending_status(id) == Some(status) => {}
+                // What it comes to is not known yet, or something else is being told.
+                Some(State::Sending { .. } | State::Decided) | None => return Hearing::NotNow,
+            }
+            return Hearing::BeingTold;
+        }
+        match self.acks.pending_status(id) {
+            Some(pending) if pending == status => return Hearing::BeingTold,
+            Some(_) => return Hearing::NotNow,
+            None if self.acks.settled_status(id) == Some(status) => return Hearing::Known,
+            None if self.acks.count() >= UNASKED => return Hearing::NotNow,
+            None => {}
+        }
+        let ack = Ack { status, detail: reason.ack_detail() };
+        self.acks.push(id.clone(), Decision { ack, cause, first_listed: now.mono }, now.mono);
+        Hearing::BeingTold
     }
 
     /// Our key may not ask: acceptance is the last word from now on, also for those who wait.

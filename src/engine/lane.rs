@@ -12,9 +12,9 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, watch};
 
-use super::confirming::Ask;
+use super::confirming::{Ask, Hearing};
 use super::desk::{Claim, Desk, Next};
-use crate::channel::confirm::{Confirmer, Confirming, Reply, Said};
+use crate::channel::confirm::{Confirmer, Confirming, Fate, Reply, Said};
 use crate::channel::{Attempt, Channel};
 use crate::clock::{Clock, Now};
 use crate::envelope::EnvelopeId;
@@ -55,6 +55,8 @@ pub(super) struct Lane {
     ack: Notify,
     ask: Notify,
     timer: Notify,
+    /// Told whenever an ack has got through.
+    settled: Notify,
 }
 
 impl Lane {
@@ -71,6 +73,7 @@ impl Lane {
             ack: notify(),
             ask: notify(),
             timer: notify(),
+            settled: notify(),
         }
     }
 
@@ -215,7 +218,10 @@ impl Lane {
         let answer = self.shared.seam.ack(&id, &ack).await;
         let now = self.now();
         match answer {
-            Ok(answer) => self.desk().acked(&id, answer, now),
+            Ok(answer) => {
+                self.desk().acked(&id, answer, now);
+                self.settled.notify_waiters();
+            }
             Err(error) => self.desk().ack_failed(&id, &error, now),
         }
         self.nudge();
@@ -257,6 +263,24 @@ impl Lane {
                     () = sleep_until(at) => {}
                 },
             }
+        }
+    }
+
+    /// Tells the seam what became of a mail, and waits until it knows. `false`: it does not yet.
+    pub(super) async fn hear_of(&self, id: &EnvelopeId, fate: Fate) -> bool {
+        let hearing = self.desk().hear_of(id, fate, self.now());
+        self.nudge();
+        if hearing != Hearing::BeingTold {
+            return hearing == Hearing::Known;
+        }
+        loop {
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            if self.desk().acks.pending_status(id).is_none() {
+                return true;
+            }
+            settled.await;
         }
     }
 

@@ -34,8 +34,9 @@ use desk::Desk;
 use lane::{Lane, Phase, Shared};
 
 use crate::channel::Channel;
+use crate::channel::confirm::Fate;
 use crate::clock::Clock;
-use crate::envelope::ChannelName;
+use crate::envelope::{ChannelName, EnvelopeId};
 use crate::outbox::{Seam, SeamError};
 use crate::render::Library;
 use crate::telemetry::events::Events;
@@ -290,6 +291,20 @@ impl Engine {
             }
         }
         self.lanes.iter().all(|lane| lane.desk().is_at_rest(now)).then_some(End::Drained)
+    }
+
+    /// Takes in what became of a mail of `channel`, as its provider tells it unasked, and waits until the seam has
+    /// taken the ack. `false`: it has not by `patience`, or cannot be told now; it should be told again.
+    pub async fn learn(
+        &self,
+        channel: &ChannelName,
+        id: &EnvelopeId,
+        fate: Fate,
+        patience: Duration,
+    ) -> bool {
+        let Some(lane) = self.lanes.iter().find(|lane| lane.desk().channel == *channel) else { return false };
+        let told = tokio::time::timeout(patience, lane.hear_of(id, fate)).await;
+        told.unwrap_or(false)
     }
 
     /// Each closed gate may probe at once: the operator says that something was mended.

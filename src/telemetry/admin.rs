@@ -1,8 +1,7 @@
 //! The admin server: health, readiness, metrics and a status page for whoever watches the worker.
 //!
 //! Owns what is served where. It reads and never changes anything, and what it tells holds no personal data;
-//! still it listens where DELIVERY_ADMIN_ADDR says and nowhere else. axum's own `serve` lets every client
-//! stay for as long as it likes, so the connections are driven here.
+//! still it listens where DELIVERY_ADMIN_ADDR says and nowhere else.
 
 use std::future::Future;
 use std::io;
@@ -16,31 +15,20 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::net::TcpListener;
 
 use super::gauges;
 use super::page::{self, View};
 use super::recent::Recent;
 use super::status::StatusSource;
+use crate::serve::accept_all;
 
 /// The text format that Prometheus asks for.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Each connection takes a file descriptor, of which the worker needs some to deliver: clients that are
-/// slow, or many, must leave it enough. A monitor or two ask at a time.
-const CONNECTIONS: usize = 32;
 /// One request and its answer, for whoever is on this machine or its network.
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
-/// The longest head of a request. No body is ever read.
-const REQUEST_CAP: usize = 16 * 1024;
-/// What `accept` can fail with beside a lost client is a lack of descriptors or memory: wait for some.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const PAGES: &str = "/             what it is doing now\n/status.json  the same for a script\n\
                      /healthz      is the process alive?\n/readyz       does it deliver, and if not, why?\n\
                      /metrics      numbers\n";
@@ -114,34 +102,6 @@ impl Admin {
     }
 }
 
-/// Serves each connection, but never more than [`CONNECTIONS`] at once: whoever comes then waits until
-/// one of them ends.
-async fn accept_all(listener: TcpListener, pages: Router, deadline: Duration) {
-    let mut open = JoinSet::new();
-    loop {
-        tokio::select! {
-            Some(_) = open.join_next() => {}
-            accepted = listener.accept(), if open.len() < CONNECTIONS => match accepted {
-                Ok((stream, _)) => {
-                    open.spawn(timeout(deadline, answer(stream, pages.clone())));
-                }
-                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
-            }
-        }
-    }
-}
-
-/// Answers one request.
-async fn answer(stream: TcpStream, pages: Router) {
-    let pages = TowerToHyperService::new(pages);
-    let served = http1::Builder::new()
-        .keep_alive(false)
-        .max_buf_size(REQUEST_CAP)
-        .serve_connection(TokioIo::new(stream), pages);
-    // An error here is a client that went away, or one that speaks no HTTP.
-    drop(served.await);
-}
-
 #[derive(Clone)]
 struct Told {
     registry: Arc<Registry>,
@@ -199,6 +159,7 @@ mod tests {
 
     use reqwest::Method;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -206,6 +167,7 @@ mod tests {
     use crate::http::{BODY_CAP, client_builder, read_capped};
     use crate::outbox::SeamError;
     use crate::outcome::Cause;
+    use crate::serve::{CONNECTIONS, REQUEST_CAP};
     use crate::telemetry::metrics::Metrics;
     use crate::telemetry::status::{GateState, GateStatus, LaneStatus, LeaseState, Status, Unready};
 

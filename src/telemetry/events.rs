@@ -64,6 +64,51 @@ impl FinalWord {
     }
 }
 
+/// What came of an event that a provider told unasked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unasked {
+    /// The seam knows.
+    PassedOn,
+    /// It was told before.
+    Repeated,
+    /// It ends nothing.
+    Open,
+    /// It is about no mail of this worker's.
+    Stranger,
+    /// It is not in the provider's form.
+    Unreadable,
+    /// The seam could not be told now: the provider is to tell again.
+    NotYet,
+    /// It is not the provider's.
+    Refused,
+}
+
+impl Unasked {
+    /// Every one of them.
+    pub const ALL: [Unasked; 7] = [
+        Unasked::PassedOn,
+        Unasked::Repeated,
+        Unasked::Open,
+        Unasked::Stranger,
+        Unasked::Unreadable,
+        Unasked::NotYet,
+        Unasked::Refused,
+    ];
+
+    /// The name in logs and metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Unasked::PassedOn => "passed_on",
+            Unasked::Repeated => "repeated",
+            Unasked::Open => "open",
+            Unasked::Stranger => "stranger",
+            Unasked::Unreadable => "unreadable",
+            Unasked::NotYet => "not_yet",
+            Unasked::Refused => "refused",
+        }
+    }
+}
+
 /// One page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageEvent {
@@ -326,6 +371,26 @@ impl Events {
             envelope = %id(envelope), channel = %word(channel),
             "a delivery panicked: the envelope is tried again"
         );
+    }
+
+    /// A provider told unasked what became of a message.
+    pub fn unasked(&self, channel: &ChannelName, what: Unasked) {
+        let labels = ResultLabels { channel: self.metrics.channel_word(channel), result: what.label() };
+        self.metrics.unasked.get_or_create(&labels).inc();
+        let (channel, result) = (word(channel), what.label());
+        match what {
+            Unasked::PassedOn | Unasked::Repeated | Unasked::Open => {
+                tracing::debug!(%channel, result, "event")
+            }
+            Unasked::Stranger => tracing::info!(%channel, result, "event about a mail of nobody here"),
+            Unasked::Unreadable => tracing::warn!(%channel, result, "event that cannot be read"),
+            Unasked::NotYet => {
+                tracing::warn!(%channel, result, "event that the seam could not be told of yet")
+            }
+            Unasked::Refused => {
+                tracing::warn!(%channel, result, "event without a good signature: is RESEND_WEBHOOK_SECRET right?");
+            }
+        }
     }
 
     /// A provider was asked what became of accepted messages.

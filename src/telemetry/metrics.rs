@@ -14,7 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use super::events::FinalWord;
+use super::events::{FinalWord, Unasked};
 use crate::envelope::ChannelName;
 use crate::outcome::AckStatus;
 
@@ -96,6 +96,7 @@ pub struct Metrics {
     pub(super) panics: Family<ChannelLabel, Counter>,
     pub(super) asked: Family<ResultLabels, Counter>,
     pub(super) confirmations: Family<ResultLabels, Counter>,
+    pub(super) unasked: Family<ResultLabels, Counter>,
     pub(super) nearly_too_large: Family<ChannelLabel, Counter>,
     pub(super) window_full: Family<ChannelLabel, Counter>,
     pub(super) clock_skew: Family<ChannelLabel, Counter>,
@@ -135,6 +136,7 @@ impl Metrics {
             panics: Family::default(),
             asked: Family::default(),
             confirmations: Family::default(),
+            unasked: Family::default(),
             nearly_too_large: Family::default(),
             window_full: Family::default(),
             clock_skew: Family::default(),
@@ -164,6 +166,10 @@ impl Metrics {
         for result in FinalWord::all().map(FinalWord::label) {
             let channel = label.channel.clone();
             drop(self.confirmations.get_or_create(&ResultLabels { channel, result }));
+        }
+        for result in Unasked::ALL.map(Unasked::label) {
+            let channel = label.channel.clone();
+            drop(self.unasked.get_or_create(&ResultLabels { channel, result }));
         }
         drop(self.asked.get_or_create(&ResultLabels { channel: label.channel.clone(), result: "answered" }));
         for status in AckStatus::ALL.map(AckStatus::as_str) {
@@ -225,6 +231,7 @@ impl Metrics {
             "Accepted messages whose final word is known, or no longer waited for",
             self.confirmations.clone(),
         );
+        registry.register("webhook_events", "Events that a provider told unasked", self.unasked.clone());
         registry.register(
             "nearly_too_large",
             "Attempts with a message close to its size limit",

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules that it may name.
-const MAY_KNOW: [(&str, &[&str]); 13] = [
+const MAY_KNOW: [(&str, &[&str]); 15] = [
     ("outcome", &[]),
     ("clock", &[]),
     ("envelope", &["outcome"]),
@@ -14,11 +14,13 @@ const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("outbox", &["envelope", "http", "outcome"]),
     ("render", &["envelope", "outcome"]),
     ("channel", &["envelope", "http", "outcome", "render"]),
-    ("telemetry", &["channel", "envelope", "http", "outbox", "outcome"]),
+    ("serve", &[]),
+    ("telemetry", &["channel", "envelope", "http", "outbox", "outcome", "serve"]),
     ("engine", &["channel", "clock", "envelope", "http", "outbox", "outcome", "render", "telemetry"]),
-    ("config", &["channel", "engine", "http", "outbox", "telemetry"]),
+    ("webhook", &["channel", "engine", "envelope", "http", "serve", "telemetry"]),
+    ("config", &["channel", "engine", "http", "outbox", "telemetry", "webhook"]),
     ("sandbox", &["clock", "envelope", "http", "outcome", "render"]),
-    ("worker", &["channel", "clock", "config", "engine", "outbox", "render", "telemetry"]),
+    ("worker", &["channel", "clock", "config", "engine", "outbox", "render", "telemetry", "webhook"]),
     (
         "cli",
         &[

@@ -25,3 +25,4 @@ mod reload;
 mod sameness;
 mod stopping;
 mod torture;
+mod webhook;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{ClientBuilder, Response};
 use secrecy::{ExposeSecret, SecretString};
@@ -191,6 +191,13 @@ fn idempotency_key(id: &EnvelopeId) -> HeaderValue {
 fn tag(text: &str) -> String {
     let plain = utf8_percent_encode(text, TAG).to_string().replace('%', "_");
     if plain.len() <= TAG_MAX { plain } else { format!("{HASHED_TAG}{:x}", Sha256::digest(text)) }
+}
+
+/// The envelope that a tag of this worker's names; `None` where it is none, or the hash of one.
+pub fn envelope_of_tag(value: &str) -> Option<EnvelopeId> {
+    let percent = value.replace('_', "%");
+    let text = percent_decode_str(&percent).decode_utf8().ok()?;
+    EnvelopeId::new(text).ok().filter(|id| tag(id.as_str()) == value)
 }
 
 /// No answer came, or only the beginning of one.

@@ -25,6 +25,7 @@ mod client;
 mod confirm;
 
 use address::Address;
+pub use client::envelope_of_tag;
 use client::{Client, Letter};
 use confirm::Reader;
 
@@ -36,7 +37,7 @@ pub(in crate::channel) use client::no_answer;
 pub(in crate::channel) use confirm::EVENTS;
 
 /// The word of the contract.
-pub(super) const NAME: &str = "email";
+pub const NAME: &str = "email";
 /// Resend remembers an Idempotency-Key for 24 hours; the last is left for clocks and queues in between.
 const KEY_PROTECTS: Duration = Duration::from_secs(23 * 3600);
 

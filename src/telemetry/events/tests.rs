@@ -68,7 +68,7 @@ fn tell_ack(events: &Events, answer: Acked) {
 type Tell = fn(&Events);
 
 /// Every event, the level of its line, and the samples that it moves.
-const TABLE: [(&str, Tell, &str, &[&str]); 28] = [
+const TABLE: [(&str, Tell, &str, &[&str]); 30] = [
     (
         "page",
         |e| {
@@ -231,6 +231,18 @@ const TABLE: [(&str, Tell, &str, &[&str]); 28] = [
         },
         "INFO",
         &[r#"delivery_confirmations_total{channel="email",result="bounced"} 1"#],
+    ),
+    (
+        "unasked",
+        |e| e.unasked(&email(), Unasked::PassedOn),
+        "DEBUG",
+        &[r#"delivery_webhook_events_total{channel="email",result="passed_on"} 1"#],
+    ),
+    (
+        "unasked by a stranger",
+        |e| e.unasked(&email(), Unasked::Refused),
+        "WARN",
+        &[r#"delivery_webhook_events_total{channel="email",result="refused"} 1"#],
     ),
     ("confirmations_off", |e| e.confirmations_off(&email(), 3), "WARN", &[]),
     (
