@@ -114,6 +114,8 @@ pub struct Parts {
     pub admin_addr: Option<SocketAddr>,
     /// What a stop may take, or takes when it is not set.
     pub shutdown_grace: Duration,
+    /// Where Resend's events would be taken, where that is well set.
+    pub webhook_addr: Option<SocketAddr>,
 }
 
 impl Parts {
@@ -132,13 +134,14 @@ impl Parts {
             page_limit: page_limit.unwrap_or(MOST_PER_PAGE),
             admin_addr: admin_addr.ok().flatten(),
             shutdown_grace: shutdown_grace.unwrap_or_default(),
+            webhook_addr: None,
         }
     }
 }
 
 impl From<Config> for Parts {
     fn from(config: Config) -> Parts {
-        let Config { outbox, rendering, email, push, engine, admin_addr, .. } = config;
+        let Config { outbox, rendering, email, push, engine, admin_addr, webhook, .. } = config;
         let engine::Settings { page_limit, shutdown_grace, .. } = engine;
         Parts {
             outbox: Some(outbox),
@@ -148,6 +151,7 @@ impl From<Config> for Parts {
             page_limit,
             admin_addr,
             shutdown_grace,
+            webhook_addr: webhook.map(|webhook| webhook.address),
         }
     }
 }

@@ -42,7 +42,7 @@ impl Desk {
         let browser = Browser::start().await;
         browser.open(&page).await;
         browser.until("document.querySelector('#link').textContent === 'live'").await;
-        browser.until("document.querySelectorAll('#examples button').length === 4").await;
+        browser.until("document.querySelectorAll('#examples button').length === 7").await;
         Desk { browser, page, env, sandbox, _worker: None }
     }
 
@@ -144,6 +144,18 @@ async fn a_push_that_is_answered_with_410_is_seen_bounced_and_the_next_one_deliv
     browser.until("document.querySelector('#message .card')").await;
     assert!(browser.text("#message .card").await.contains("Worth returning to"));
     assert!(browser.text("#message .click").await.contains("https://listen.example.com/player/"));
+    desk.end().await;
+}
+
+#[tokio::test]
+async fn a_mail_that_comes_back_later_is_seen_bounced_with_what_resend_told() {
+    let desk = Desk::start().await;
+    desk.enqueue("Mail that bounces").await;
+    let id = desk.newest_is("bounced").await;
+    desk.browser.press(&id).await;
+    desk.browser.until("document.querySelector('#lines').textContent.includes('acked bounced')").await;
+    let lines = desk.browser.text("#lines").await;
+    assert!(lines.contains("Resend: sent") && lines.contains("Resend: bounced"), "{lines}");
     desk.end().await;
 }
 

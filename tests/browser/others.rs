@@ -27,7 +27,7 @@ async fn the_daemons_page_follows_what_it_does() {
     let admin = worker.line("the admin address", admin).await;
     let browser = Browser::start().await;
     browser.open(&page).await;
-    browser.until("document.querySelectorAll('#examples button').length === 4").await;
+    browser.until("document.querySelectorAll('#examples button').length === 7").await;
     browser.press("Digest by mail").await;
     browser.until("document.querySelector('#rows tr .pill').textContent === 'delivered'").await;
     browser.open(&format!("http://{admin}/")).await;

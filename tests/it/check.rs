@@ -243,9 +243,14 @@ async fn an_admin_address_that_another_program_holds_is_told() {
             drop(stream);
         }
     });
-    let told = World::new().await.with("DELIVERY_ADMIN_ADDR", address).check(&[]).await;
+    let secret = ("RESEND_WEBHOOK_SECRET", "whsec_YSBzZWNyZXQgdGhhdCBpcyBsb25nIGVub3VnaA==");
+    let world = World::new().await.with(secret.0, secret.1).with("DELIVERY_WEBHOOK_ADDR", address);
+    let told = world.with("DELIVERY_ADMIN_ADDR", address).check(&[]).await;
     assert_eq!(told.exit, Some(1), "{told:?}");
     told.says("FAIL", "admin", "cannot be had");
+    told.says("FAIL", "webhook", "cannot be had");
+    let world = World::new().await.with(secret.0, secret.1).with("DELIVERY_WEBHOOK_ADDR", "127.0.0.1:0");
+    world.check(&[]).await.says("ok", "webhook", "is free");
 }
 
 #[tokio::test]

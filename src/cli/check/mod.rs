@@ -87,7 +87,8 @@ fn broken(problems: &[Problem]) -> Vec<Line> {
 
 /// Everything that can be looked at, at once; then the one mail, if one is asked for.
 async fn look(parts: Parts, args: &CheckArgs) -> Vec<Line> {
-    let Parts { outbox, rendering, email, push, page_limit, admin_addr, shutdown_grace } = parts;
+    let Parts { outbox, rendering, email, push, page_limit, admin_addr, shutdown_grace, webhook_addr } =
+        parts;
     let mut channels = Vec::new();
     channels.extend(email.as_ref().map(|_| ChannelName::new("email")));
     channels.extend(push.as_ref().map(|_| ChannelName::new("push")));
@@ -98,10 +99,10 @@ async fn look(parts: Parts, args: &CheckArgs) -> Vec<Line> {
         mail_lines(email.as_ref(), args.resolver),
         push_lines(push.as_ref()),
         template_lines(rendering),
-        admin::check(admin_addr),
+        admin::check(admin_addr, webhook_addr),
         unit_lines(needs),
     );
-    let lines = [seam, mail, push, rendered, vec![admin], unit].into_iter().flatten();
+    let lines = [seam, mail, push, rendered, admin, unit].into_iter().flatten();
     let sent = match &args.send_to {
         Some(address) => Some(send(email, library, address).await),
         None => None,

@@ -22,11 +22,14 @@ use crate::sandbox::faults::{Fault, Faults};
 use crate::sandbox::seam::Listing;
 
 /// The examples by name, with what the page calls them.
-const EXAMPLES: [(&str, &str); 4] = [
+const EXAMPLES: [(&str, &str); 7] = [
     ("digest-mail", "Digest by mail"),
     ("nudge-mail", "Nudge by mail"),
     ("nudge-push", "Nudge by push"),
     ("digest-push", "Digest by push"),
+    ("bounced", "Mail that bounces"),
+    ("suppressed", "Mail that is suppressed"),
+    ("delayed", "Mail that is delayed"),
 ];
 
 /// One way to fail at one place.
@@ -154,6 +157,8 @@ fn example(shared: &Shared, name: &str) -> Result<Value, Wrong> {
         "digest-mail" => examples::digest(&id, &address),
         "nudge-mail" => examples::nudge(&id, &subscribe()?).to_address(&address),
         "nudge-push" => examples::nudge(&id, &subscribe()?),
+        // What becomes of a mail its address says.
+        "bounced" | "suppressed" | "delayed" => examples::digest(&id, &format!("{name}+{id}@example.com")),
         "digest-push" => examples::digest(&id, &address).to_browser(&subscribe()?),
         _ => return Err(Wrong::unknown("example", "there is no such example")),
     }))

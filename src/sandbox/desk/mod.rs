@@ -160,7 +160,7 @@ fn told(states: watch::Receiver<String>) -> impl Stream<Item = Result<Event, Inf
 async fn message(State(shared): State<Arc<Shared>>, Path(key): Path<String>) -> Response {
     let listings = shared.sandbox.seam.listings();
     let ledger = shared.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-    match view::message(&ledger, &listings, &key) {
+    match view::message(&ledger, &listings, &key, |id| shared.sandbox.resend.history(id)) {
         Some(message) => Json(message).into_response(),
         None => (StatusCode::NOT_FOUND, Json(json!({"error": "it is not kept any more"}))).into_response(),
     }

@@ -106,8 +106,13 @@ fn line(line: &Line) -> Value {
     json!({"at": line.at.timestamp_millis(), "what": line.what})
 }
 
-/// One row with all that there is of it.
-pub(super) fn message(ledger: &Ledger, listings: &[Listing], key: &str) -> Option<Value> {
+/// One row with all that there is of it; `later` tells what became of a mail by its id.
+pub(super) fn message(
+    ledger: &Ledger,
+    listings: &[Listing],
+    key: &str,
+    later: impl FnOnce(&str) -> Vec<(DateTime<Utc>, &'static str)>,
+) -> Option<Value> {
     let key = Key::parse(key)?;
     let account = ledger.account(key)?;
     let listing = match key {
@@ -121,11 +126,18 @@ pub(super) fn message(ledger: &Ledger, listings: &[Listing], key: &str) -> Optio
         Some(listing) => envelope(ledger, listing),
         None => stranger(key, account)?,
     };
+    let mut lines: Vec<Line> = account.lines.iter().cloned().collect();
+    if let Some(Message::Mail(mail)) = &account.message {
+        lines.extend(
+            later(&mail.id).into_iter().map(|(at, event)| Line { at, what: format!("Resend: {event}") }),
+        );
+        lines.sort_by_key(|line| line.at);
+    }
     Some(json!({
         "row": row,
         "message": account.message.as_ref().map(shown),
         "envelope": listing.map(|listing| &*listing.element),
-        "lines": account.lines.iter().map(line).collect::<Vec<_>>(),
+        "lines": lines.iter().map(line).collect::<Vec<_>>(),
     }))
 }
 

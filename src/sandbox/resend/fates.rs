@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use chrono::SecondsFormat;
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
 use crate::clock::Now;
@@ -96,6 +97,15 @@ impl Fates {
         let begin = end.saturating_sub(limit);
         let data: Vec<Value> = all.range(begin..end).rev().map(|mail| mail.json(now)).collect();
         Some(json!({"object": "list", "has_more": begin > 0, "data": data}))
+    }
+
+    /// What has become of one so far, the oldest first.
+    pub(super) fn history(&self, id: &str, now: Now) -> Vec<(DateTime<Utc>, &'static str)> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mail) = all.iter().rev().find(|mail| mail.id == id) else { return Vec::new() };
+        let age = now.mono.saturating_duration_since(mail.at.mono).as_secs();
+        let events = Course::of(&mail.to).events().iter().filter(|(from, _)| *from <= age);
+        events.map(|(from, event)| (mail.at.wall + Duration::from_secs(*from), *event)).collect()
     }
 
     pub(super) fn one(&self, id: &str, now: Now) -> Option<Value> {

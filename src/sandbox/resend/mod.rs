@@ -22,6 +22,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -100,6 +101,11 @@ impl Resend {
     /// How often it was asked what became of mails.
     pub fn questions(&self) -> usize {
         self.provider.questions.load(Ordering::Relaxed)
+    }
+
+    /// What has become of a mail so far, by its id, the oldest first.
+    pub fn history(&self, id: &str) -> Vec<(DateTime<Utc>, &'static str)> {
+        self.provider.fates.history(id, self.provider.journal.now())
     }
 
     /// The mails that it accepted, oldest first.
@@ -317,8 +323,9 @@ impl Provider {
                 }
             },
         };
-        self.fates.add(&id, &draft.to, self.journal.now());
+        let to = draft.to.clone();
         self.journal.record(Event::Mailed(Arc::new(draft.received(id.clone(), key))));
+        self.fates.add(&id, &to, self.journal.now());
         accepted(&id)
     }
 

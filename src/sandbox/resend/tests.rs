@@ -265,3 +265,60 @@ async fn each_request_for_a_mail_counts_as_one_attempt_whatever_became_of_it() {
     let log = sandbox.journal.log();
     assert_eq!((log.attempts("e-1"), log.attempts("e-2")), (5, 0));
 }
+
+async fn get(sandbox: &Sandbox, path: &str) -> Answer {
+    let url = format!("{}{path}", sandbox.resend.server().url());
+    ask(client().get(url).header("Authorization", KEY)).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_becomes_of_a_mail_its_address_says_as_time_passes() {
+    let clock = HandClock::new();
+    let sandbox = sandbox_at(&clock).await;
+    let courses: [(&str, &[&str]); 6] = [
+        ("ann", &["sent", "delivered", "delivered"]),
+        ("bounced+1", &["sent", "bounced", "bounced"]),
+        ("complained", &["sent", "delivered", "complained"]),
+        ("delayed", &["sent", "delivery_delayed", "delivered"]),
+        ("suppressed", &["queued", "suppressed", "suppressed"]),
+        ("silent", &["sent", "sent", "sent"]),
+    ];
+    let mut ids = Vec::new();
+    for (local, _) in courses {
+        let mut mail = mail();
+        mail["to"] = json!([format!("{local}@example.com")]);
+        ids.push(send(&sandbox, local, &mail).await.body["id"].as_str().unwrap().to_owned());
+    }
+    for (nth, later) in [0, 3, 70].into_iter().enumerate() {
+        clock.forward(Duration::from_secs(later));
+        for (id, (local, events)) in ids.iter().zip(courses) {
+            let one = get(&sandbox, &format!("/emails/{id}")).await;
+            assert_eq!((one.status, &one.body["last_event"]), (200, &json!(events[nth])), "{local}");
+        }
+    }
+    let words: Vec<_> = sandbox.resend.history(&ids[2]).into_iter().map(|(_, event)| event).collect();
+    assert_eq!(words, ["sent", "delivered", "complained"]);
+    assert_eq!(get(&sandbox, "/emails/unknown").await.status, 404);
+}
+
+#[tokio::test]
+async fn the_list_is_newest_first_and_goes_on_after_any_of_it() {
+    let sandbox = sandbox().await;
+    for n in 0..5 {
+        send(&sandbox, &format!("e-{n}"), &mail()).await;
+    }
+    let ids = |answer: &Answer| -> Vec<String> {
+        let data = answer.body["data"].as_array().unwrap();
+        data.iter().map(|mail| mail["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let sent: Vec<String> = sandbox.resend.inbox().iter().rev().map(|mail| mail.id.clone()).collect();
+    let first = get(&sandbox, "/emails?limit=2").await;
+    assert_eq!((ids(&first), &first.body["has_more"]), (sent[..2].to_vec(), &json!(true)));
+    let rest = get(&sandbox, &format!("/emails?limit=100&after={}", sent[1])).await;
+    assert_eq!((ids(&rest), &rest.body["has_more"]), (sent[2..].to_vec(), &json!(false)));
+    assert_eq!(get(&sandbox, "/emails?limit=101").await.status, 422);
+    assert_eq!(get(&sandbox, "/emails?limit=1&after=unknown").await.status, 404);
+    assert_eq!(sandbox.resend.questions(), 3);
+    sandbox.resend.only_sends();
+    assert_eq!(error(&get(&sandbox, "/emails").await), (401, "restricted_api_key"));
+}

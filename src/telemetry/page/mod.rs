@@ -68,6 +68,7 @@ struct Leases {
     ready: usize,
     sending: usize,
     waiting: usize,
+    accepted: usize,
     acking: usize,
 }
 
@@ -117,6 +118,7 @@ impl Lane {
                 ready: count(LeaseState::Ready),
                 sending: count(LeaseState::Sending),
                 waiting: count(LeaseState::Waiting),
+                accepted: count(LeaseState::Accepted),
                 acking: count(LeaseState::Acking),
             },
             window_used: lane.window_used,
