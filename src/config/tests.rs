@@ -240,6 +240,11 @@ fn settings_that_do_not_go_together_are_warned_of() {
         assert_eq!(warnings.len(), 1, "{name}: {warnings:?}");
         assert!(warnings[0].starts_with(name), "{warnings:?}");
     }
+    let (_, warnings) = read_ok(&[("DELIVERY_EMAIL_ACK", "accepted"), ("DELIVERY_CONFIRM_WINDOW", "5m")]);
+    assert!(
+        warnings.len() == 1 && warnings[0].starts_with("DELIVERY_CONFIRM_WINDOW does nothing"),
+        "{warnings:?}"
+    );
     for (name, value) in
         [("DELIVERY_SHUTDOWN_GRACE", "15s"), ("DELIVERY_POLL_INTERVAL", "60s"), ("OUTBOX_PAGE_LIMIT", "32")]
     {
@@ -338,7 +343,11 @@ proptest! {
         value in "-?[0-9]{1,40}(ns|ms|s|m|h|days|y)?|https?://[\\PC]{0,20}|[\\PC]{0,9}<?[\\PC]{1,5}@[\\PC]{1,5}>?|/[\\PC]{0,9}|[a-z]{1,9}(,[a-z]{0,9}){0,3}|[0-9.:\\[\\]]{1,20}",
     ) {
         let variable = &variables::ALL[index];
-        if let Err(problems) = Config::read(&env(&[(variable.name, &value)])) {
+        // Two that go together, so that what is wrong with one is not told of the other.
+        let (secret, address) = (&variables::RESEND_WEBHOOK_SECRET, &variables::DELIVERY_WEBHOOK_ADDR);
+        let both = [(secret.name, secret.example), (address.name, address.example)];
+        let all: Vec<_> = both.into_iter().chain([(variable.name, value.as_str())]).collect();
+        if let Err(problems) = Config::read(&env(&all)) {
             prop_assert!(problems.iter().any(|problem| problem.variable == variable.name));
         }
     }

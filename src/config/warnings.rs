@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::{Config, EXCHANGE_DEADLINE, Environment, environment::PREFIX, variables as var};
+use crate::channel::email::AckAt;
 use crate::engine::FRESH_AT_MOST;
 
 /// Something that the operator should look at.
@@ -28,7 +29,7 @@ impl fmt::Display for Warning {
 pub(super) fn of(config: &Config, env: &Environment) -> Vec<Warning> {
     let unknown =
         env.unknown().filter_map(|name| Some(Warning { variable: name.to_owned(), what: unknown(name)? }));
-    unknown.chain(pairs(config)).collect()
+    unknown.chain(pairs(config, env)).collect()
 }
 
 /// Names this alike are one name mistyped (Jaro-Winkler, from 0 to 1).
@@ -49,13 +50,19 @@ fn unknown(name: &str) -> Option<String> {
 }
 
 /// Settings that are each allowed and do not go together.
-fn pairs(config: &Config) -> Vec<Warning> {
+fn pairs(config: &Config, env: &Environment) -> Vec<Warning> {
     let engine = &config.engine;
     let mail_in_clear = config.email.as_ref().is_some_and(|email| email.base_url.scheme() == "http");
     let private_push = config.push.as_ref().is_some_and(|push| push.allow_private_endpoints);
     let workers = config.email.as_ref().map_or(0, |_| config.workers.email);
     let workers = workers.max(config.push.as_ref().map_or(0, |_| config.workers.push));
+    let at_once = config.email.as_ref().is_none_or(|email| email.ack == AckAt::Acceptance);
     let odd = [
+        (
+            at_once && env.get(var::DELIVERY_CONFIRM_WINDOW.name).is_some(),
+            &var::DELIVERY_CONFIRM_WINDOW,
+            "does nothing: no mail waits for its confirmation",
+        ),
         (
             engine.shutdown_grace < EXCHANGE_DEADLINE,
             &var::DELIVERY_SHUTDOWN_GRACE,
