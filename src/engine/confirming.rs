@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use super::acks::Decision;
 use super::confirm::Enough;
 use super::desk::Desk;
-use super::gate::{Admission, Suspect, Ticket};
+use super::gate::Admission;
 use super::leases::{Key, State};
+use crate::channel::GateId;
 use crate::channel::confirm::{Fate, Question, Reply, Said};
-use crate::channel::{Attempt, GateId};
 use crate::clock::{Moment, Now};
 use crate::envelope::{Envelope, EnvelopeId};
 use crate::outbox::Ack;
-use crate::outcome::{Cause, Detail, MessageId, Outcome, Refusal, Scope};
+use crate::outcome::{Cause, Detail, MessageId, Refusal};
 use crate::telemetry::events::FinalWord;
 
 /// Sends go first, but for no longer than this: else a busy outbox would never hear of its bounces.
@@ -40,18 +40,10 @@ pub(super) enum Hearing {
 /// What the asker is told.
 #[derive(Debug)]
 pub(super) enum Ask {
-    /// Ask this, and hand the ticket back with the reply.
-    Now(Question, Inquiry),
+    /// Ask this of the provider behind this gate.
+    Now(Question, GateId),
     /// Look again then, or when something has changed.
     Later(Option<Instant>),
-}
-
-/// A question on its way.
-#[derive(Debug)]
-pub(super) struct Inquiry {
-    gate: GateId,
-    who: Suspect,
-    ticket: Ticket,
 }
 
 impl Desk {
@@ -84,45 +76,37 @@ impl Desk {
         let Some(question) = self.confirmations.question(now) else {
             return Ask::Later(self.confirmations.next_change());
         };
-        let Some((gate, who)) = self.any_awaited() else { return Ask::Later(None) };
-        let waits =
-            self.confirmations.due().map_or(Duration::ZERO, |due| now.mono.saturating_duration_since(due));
-        let again = Some(now.mono + LOOK_AGAIN);
-        match self.gates.get_mut(&gate, now).admits(now) {
-            Admission::Now if self.usable(now) > 0 && waits < SENDS_FIRST => Ask::Later(again),
-            Admission::Now => {
-                let ticket = self.gates.get_mut(&gate, now).begin(now);
-                Ask::Now(question, Inquiry { gate, who, ticket })
-            }
+        let Some(gate) = self.any_gate() else { return Ask::Later(None) };
+        let due = self.confirmations.due();
+        let waits = due.map_or(Duration::ZERO, |due| now.mono.saturating_duration_since(due));
+        let sends_wait = self.usable(now) > 0 && waits < SENDS_FIRST;
+        let state = self.gates.get_mut(&gate, now);
+        match state.admits(now) {
             Admission::At(at) => Ask::Later(Some(at)),
             // A closed gate opens for a message, not for a question.
-            Admission::Full | Admission::Probe(_) => Ask::Later(again),
+            Admission::Probe(_) => Ask::Later(Some(now.mono + LOOK_AGAIN)),
+            Admission::Now | Admission::Full if sends_wait => Ask::Later(Some(now.mono + LOOK_AGAIN)),
+            Admission::Now | Admission::Full => {
+                state.ask(now);
+                Ask::Now(question, gate)
+            }
         }
     }
 
     /// A lane that confirms has one provider, so that any of its messages names the gate.
-    fn any_awaited(&self) -> Option<(GateId, Suspect)> {
+    fn any_gate(&self) -> Option<GateId> {
         let lease = self.confirmations.keys().first().and_then(|key| self.leases.get(*key))?;
-        let who = Suspect { id: lease.envelope.id.clone(), destination: lease.route.destination.clone() };
-        Some((lease.route.gate.clone(), who))
+        Some(lease.route.gate.clone())
     }
 
     /// A question was answered.
-    pub(super) fn heard(&mut self, inquiry: Inquiry, reply: &Reply, now: Now) {
-        let Inquiry { gate, who, ticket } = inquiry;
+    pub(super) fn heard(&mut self, gate: &GateId, reply: &Reply, now: Now) {
         let at = Moment { now, random: self.rng.f64() };
-        let gate_state = self.gates.get_mut(&gate, now);
-        match &reply.said {
-            Said::Later { after } => {
-                let outcome = Outcome::Pause { scope: Scope::Provider, after: *after };
-                let attempt = Attempt::answered(outcome, Cause::RateLimited, Detail::default());
-                let change = gate_state.end(ticket, &attempt.at_pace(reply.pace), &who, at);
-                self.tell_change(&gate, change, &Detail::default());
-            }
-            Said::Messages { .. } | Said::MayNot | Said::Nothing(_) => {
-                gate_state.answered(ticket, reply.pace)
-            }
-        }
+        let hold = match &reply.said {
+            Said::Later { after } => Some(after.unwrap_or_default()),
+            Said::Messages { .. } | Said::MayNot | Said::Nothing(_) => None,
+        };
+        self.gates.get_mut(gate, now).answered(reply.pace, hold, at);
         self.events.asked(&self.channel, &reply.said);
         for (key, fate) in self.confirmations.heard(&reply.said, now) {
             self.learn(key, fate, now);

@@ -333,7 +333,7 @@ impl Desk {
         });
     }
 
-    pub(super) fn tell_change(&self, gate: &GateId, change: Option<Change>, detail: &Detail) {
+    fn tell_change(&self, gate: &GateId, change: Option<Change>, detail: &Detail) {
         match change {
             Some(Change::Closed { cause, probe_in }) => {
                 self.events.gate_closed(gate, cause, detail, probe_in)

@@ -157,13 +157,17 @@ impl Gate {
     /// An attempt begins: a probe if the gate is closed.
     pub fn begin(&mut self, now: Now) -> Ticket {
         self.in_flight += 1;
-        if let Some(spacing) = self.spacing {
-            self.next_slot = Some(self.next_slot.map_or(now.mono, |slot| slot.max(now.mono)) + spacing);
-        }
+        self.take_slot(now);
         if let Some(closed) = &mut self.closed {
             closed.probing = true;
         }
         Ticket { closings: self.closings, probe: self.closed.is_some() }
+    }
+
+    fn take_slot(&mut self, now: Now) {
+        if let Some(spacing) = self.spacing {
+            self.next_slot = Some(self.next_slot.map_or(now.mono, |slot| slot.max(now.mono)) + spacing);
+        }
     }
 
     /// An attempt ended without being one: its place, and a probe's slot, are free again.
@@ -174,10 +178,18 @@ impl Gate {
         }
     }
 
-    /// A question that is no attempt was answered: its place is free again, and the rate is heeded.
-    pub fn answered(&mut self, ticket: Ticket, pace: Option<Pace>) {
-        self.abandon(ticket);
+    /// A question begins, which is no attempt: it shares the rate, and takes nobody's place. One that hangs holds
+    /// up no send.
+    pub fn ask(&mut self, now: Now) {
+        self.take_slot(now);
+    }
+
+    /// A question was answered. `hold`: not before it is over again, and nothing else either.
+    pub fn answered(&mut self, pace: Option<Pace>, hold: Option<Duration>, at: Moment) {
         self.learn(pace);
+        if let Some(wait) = hold {
+            self.hold(wait, at);
+        }
     }
 
     fn is_current_probe(&self, ticket: Ticket) -> bool {
@@ -215,7 +227,7 @@ impl Gate {
             }
             Trouble::None => None,
             Trouble::Hold => {
-                self.hold(&attempt.outcome, at);
+                self.hold(attempt.outcome.asked().unwrap_or_default(), at);
                 None
             }
             Trouble::Close => Some(self.close(attempt, at)),
@@ -339,9 +351,8 @@ impl Gate {
         Change::Closed { cause, probe_in }
     }
 
-    fn hold(&mut self, outcome: &Outcome, at: Moment) {
-        let until =
-            at.now.mono + spread_asked(outcome.asked().unwrap_or_default().max(SHORTEST_HOLD), at.random);
+    fn hold(&mut self, asked: Duration, at: Moment) {
+        let until = at.now.mono + spread_asked(asked.max(SHORTEST_HOLD), at.random);
         self.held_until = Some(self.held_until.map_or(until, |held| held.max(until)));
         self.reopen_slowly();
     }

@@ -245,7 +245,7 @@ impl Lane {
                 self.shared.rest.notify_one();
             }
             match ask {
-                Ask::Now(question, inquiry) => {
+                Ask::Now(question, gate) => {
                     let asked = AssertUnwindSafe(confirmer.ask(&question)).catch_unwind();
                     let answer = tokio::select! {
                         biased;
@@ -253,7 +253,7 @@ impl Lane {
                         answer = asked => answer,
                     };
                     let reply = answer.unwrap_or(Reply { said: Said::Nothing(Cause::Panic), pace: None });
-                    self.desk().heard(inquiry, &reply, self.now());
+                    self.desk().heard(&gate, &reply, self.now());
                     self.nudge();
                 }
                 Ask::Later(at) => tokio::select! {

@@ -211,6 +211,8 @@ struct State {
     /// What is said in the place of the truth.
     says: Says,
     questions: Vec<Asked>,
+    /// How long an answer to a question takes.
+    asks_take: Duration,
 }
 
 /// The channel of one lane.
@@ -253,6 +255,7 @@ impl Carrier {
             fates: HashMap::new(),
             says: Box::new(|_, _| None),
             questions: Vec::new(),
+            asks_take: Duration::ZERO,
         };
         let state = Arc::new(Mutex::new(state));
         Carrier { name, gating, clock, changed, release: Notify::new(), state, confirming }
@@ -270,6 +273,11 @@ impl Carrier {
     /// What is said to a question in the place of the truth, from now on.
     pub(super) fn says(&self, says: impl FnMut(&Question, Duration) -> Option<Said> + Send + 'static) {
         self.state().says = Box::new(says);
+    }
+
+    /// How long an answer to a question takes from now on.
+    pub(super) fn asks_take(&self, time: Duration) {
+        self.state().asks_take = time;
     }
 
     /// Every question so far.
@@ -452,13 +460,21 @@ impl Confirmer for List {
     }
 
     async fn ask(&self, question: &Question) -> Reply {
+        let (said, takes) = self.answer(question);
+        tokio::time::sleep(takes).await;
+        Reply { said, pace: None }
+    }
+}
+
+impl List {
+    fn answer(&self, question: &Question) -> (Said, Duration) {
         let now = self.clock.elapsed();
         let mut guard = self.state.lock().unwrap();
         let state = &mut *guard;
         self.changed.notify_waiters();
         let other = (state.says)(question, now);
         state.questions.push(Asked { at: now, question: question.clone(), truly: other.is_none() });
-        let start = self.clock.truth(Duration::ZERO);
+        let (start, takes) = (self.clock.truth(Duration::ZERO), state.asks_take);
         let said = other.unwrap_or_else(|| match question {
             Question::One(message) => {
                 let found = state.messages.iter().find(|it| it.id == message.as_str());
@@ -478,7 +494,7 @@ impl Confirmer for List {
                 Said::Messages { listed, more: begin > 0 }
             }
         });
-        Reply { said, pace: None }
+        (said, takes)
     }
 }
 

@@ -188,3 +188,16 @@ async fn a_rate_limit_that_a_question_meets_holds_the_gate_and_a_failure_closes_
         world.carrier().questions().iter().all(|asked| asked.question == Question::Newest { after: None })
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_hangs_holds_up_no_mail() {
+    let world = confirming(Setup::email(1), |w| {
+        w.carrier().asks_take(secs(15));
+        w.outbox.add(mail("a"));
+    });
+    world.until("a question", |w| !w.carrier().questions().is_empty()).await;
+    let asked = world.at();
+    world.outbox.add(mail("b"));
+    world.until("b sent", |w| w.carrier().tries_of("b").len() == 1).await;
+    assert!(world.at() < asked + secs(6), "within a poll interval: {:?}", world.at());
+}
