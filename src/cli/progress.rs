@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::engine::Engine;
 use crate::telemetry::recent::{Recent, Tally};
 use crate::telemetry::screen::Screen;
-use crate::telemetry::status::{GateState, LaneStatus, LeaseState, Status, StatusSource};
+use crate::telemetry::status::{GateState, LaneStatus, Status, StatusSource};
 
 /// Between two looks, on a terminal.
 const LOOK: Duration = Duration::from_millis(250);
@@ -82,15 +82,7 @@ fn line(status: &Status, tally: &Tally, per_second: f64) -> String {
 
 /// What a lane still holds, and what it waits for; nothing if it holds nothing.
 fn lane(lane: &LaneStatus) -> Option<String> {
-    let held: Vec<String> = LeaseState::ALL
-        .into_iter()
-        .filter_map(|state| Some((state, *lane.leases.get(&state).filter(|count| **count > 0)?)))
-        .map(|(state, count)| format!("{count} {}", state.label()))
-        .collect();
-    if held.is_empty() {
-        return None;
-    }
-    let mut line = format!("{}: {}", lane.channel, held.join(", "));
+    let mut line = lane.held()?;
     for gate in &lane.gates {
         if let GateState::Closed { cause, probe_in } = gate.state {
             // Writing to a string cannot fail.
@@ -107,7 +99,7 @@ mod tests {
     use super::*;
     use crate::envelope::ChannelName;
     use crate::outcome::Cause;
-    use crate::telemetry::status::GateStatus;
+    use crate::telemetry::status::{GateStatus, LeaseState};
 
     fn mail(leases: &[(LeaseState, usize)], gates: Vec<GateStatus>) -> Status {
         let lane = LaneStatus {
@@ -116,6 +108,7 @@ mod tests {
             window_used: 0,
             window_size: 500,
             gates,
+            backlog_age: Duration::ZERO,
             last_page: None,
         };
         Status { lanes: vec![lane], ..Status::default() }

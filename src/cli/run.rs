@@ -5,12 +5,14 @@
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 use super::{Exit, Failure, begin, library, progress};
 use crate::config::Environment;
 use crate::engine::{End, Mode, Report};
 use crate::telemetry::recent::Tally;
 use crate::telemetry::screen::Screen;
+use crate::telemetry::systemd;
 use crate::worker::{Reloader, Worker};
 
 /// Reads the configuration and runs the worker in `mode`.
@@ -46,6 +48,16 @@ async fn work(worker: Worker, signals: Signals, mode: Mode, screen: &Screen) -> 
     let webhook = worker.webhook_address().map(|address| address.to_string());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), channels, admin, webhook, "delivering");
     let (engine, recent) = (worker.engine(), worker.recent());
+    let mut told = JoinSet::new();
+    // A task of its own: where the engine's state cannot be had, it alone waits, and the pings cease.
+    told.spawn({
+        let engine = engine.clone();
+        async move { match systemd::follow(&*engine).await {} }
+    });
+    let stop = async {
+        signals.next().await;
+        systemd::stopping();
+    };
     let progress = async {
         match mode {
             Mode::Drain => progress::follow(&engine, &recent, screen).await,
@@ -54,7 +66,7 @@ async fn work(worker: Worker, signals: Signals, mode: Mode, screen: &Screen) -> 
         }
     };
     let report = tokio::select! {
-        report = worker.run(mode, signals.next(), signals.next()) => report,
+        report = worker.run(mode, stop, signals.next()) => report,
         never = progress => match never {},
     };
     (report, recent.tally())
@@ -65,7 +77,11 @@ async fn reload(mut hangups: Signal, reloader: Reloader) {
     while hangups.recv().await.is_some() {
         let reloader = reloader.clone();
         // A panic in there has been logged; the next SIGHUP may go better.
-        tokio::task::spawn_blocking(move || reloader.reload()).await.ok();
+        let reload = move || {
+            let _reloading = systemd::reloading();
+            reloader.reload();
+        };
+        tokio::task::spawn_blocking(reload).await.ok();
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 
 use super::confirming::{Ask, Hearing};
 use super::desk::{Claim, Desk, Next};
+use super::pulse::{Pulse, Who};
 use crate::channel::confirm::{Confirmer, Confirming, Fate, Reply, Said};
 use crate::channel::{Attempt, Channel};
 use crate::clock::{Clock, Now};
@@ -49,7 +50,7 @@ pub(super) struct Lane {
     channel: Arc<dyn Channel>,
     shared: Shared,
     desk: Mutex<Desk>,
-    beat: Mutex<Instant>,
+    pulse: Pulse,
     work: Notify,
     poll: Notify,
     ack: Notify,
@@ -61,13 +62,13 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn new(channel: Arc<dyn Channel>, shared: Shared, desk: Desk) -> Lane {
-        let beat = Mutex::new(shared.clock.now().mono);
+        let pulse = Pulse::new(desk.workers);
         let notify = Notify::new;
         Lane {
             channel,
             shared,
             desk: Mutex::new(desk),
-            beat,
+            pulse,
             work: notify(),
             poll: notify(),
             ack: notify(),
@@ -85,9 +86,9 @@ impl Lane {
         self.shared.clock.now()
     }
 
-    /// When the poller last came round.
-    pub(super) fn last_beat(&self) -> Instant {
-        *self.beat.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether its loops make progress.
+    pub(super) fn is_alive(&self) -> bool {
+        self.pulse.beats(self.now().mono)
     }
 
     /// Wakes whoever may have something to do after the desk has changed.
@@ -146,6 +147,7 @@ impl Lane {
 
     async fn deliver(&self, mut held: Held) {
         let Some(delivery) = held.claim.as_ref().map(|claim| claim.delivery.clone()) else { return };
+        let _promise = self.pulse.promise(Who::Worker, self.now().mono);
         let attempt = AssertUnwindSafe(self.channel.deliver(&delivery)).catch_unwind().await;
         let now = self.now();
         let mut desk = self.desk();
@@ -163,9 +165,10 @@ impl Lane {
     /// The poller: one request at a time, when the desk says so.
     pub(super) async fn poll(self: Arc<Self>) {
         loop {
-            *self.beat.lock().unwrap_or_else(PoisonError::into_inner) = self.now().mono;
-            let due = self.desk().next_poll(self.now());
-            if let Some(due) = due.filter(|due| *due > self.now().mono) {
+            let now = self.now();
+            let due = self.desk().next_poll(now).filter(|due| *due > now.mono);
+            let _promise = self.pulse.promise(Who::Loop, due.unwrap_or(now.mono));
+            if let Some(due) = due {
                 tokio::select! {
                     biased;
                     () = self.reached(Phase::Finishing) => return,
@@ -204,6 +207,7 @@ impl Lane {
                 posts.push(self.post(id, ack));
             }
             let due = self.desk().acks.next_due().filter(|_| posts.len() < at_once);
+            let _promise = due.map(|due| self.pulse.promise(Who::Loop, due));
             tokio::select! {
                 biased;
                 () = self.reached(Phase::Over) => return,
@@ -215,6 +219,7 @@ impl Lane {
     }
 
     async fn post(&self, id: EnvelopeId, ack: Ack) {
+        let _promise = self.pulse.promise(Who::Loop, self.now().mono);
         let answer = self.shared.seam.ack(&id, &ack).await;
         let now = self.now();
         match answer {
@@ -246,6 +251,7 @@ impl Lane {
             }
             match ask {
                 Ask::Now(question, gate) => {
+                    let _promise = self.pulse.promise(Who::Loop, self.now().mono);
                     let asked = AssertUnwindSafe(confirmer.ask(&question)).catch_unwind();
                     let answer = tokio::select! {
                         biased;
@@ -297,6 +303,7 @@ impl Lane {
             // What is due by now the woken worker sees, what comes later is waited for here: told in this
             // order, nothing falls between the two.
             self.work.notify_one();
+            let _promise = next.map(|next| self.pulse.promise(Who::Loop, next));
             tokio::select! {
                 biased;
                 () = self.reached(Phase::Finishing) => return,

@@ -21,6 +21,7 @@ pub mod history;
 mod intake;
 mod lane;
 pub mod leases;
+mod pulse;
 pub mod retry;
 #[cfg(test)]
 mod tests;
@@ -44,9 +45,6 @@ use crate::telemetry::status::{Status, StatusSource, Unready};
 
 /// A drain gives up on a seam that has been out of reach for this long.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
-/// The poller comes round at least every poll interval or backoff, plus one exchange; this much more
-/// is a loop that hangs.
-const BEAT_SLACK: Duration = Duration::from_secs(90);
 
 /// How the engine drains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -321,9 +319,8 @@ impl StatusSource for Engine {
     fn status(&self) -> Status {
         let now = self.clock.now();
         let mut status = Status { alive: true, ..Status::default() };
-        let silence = self.settings.poll_interval + BEAT_SLACK;
         for lane in &self.lanes {
-            status.alive &= now.mono.saturating_duration_since(lane.last_beat()) < silence;
+            status.alive &= lane.is_alive();
             let mut desk = lane.desk();
             status.lanes.push(desk.status(now));
             status.unready.extend(desk.unready(now));

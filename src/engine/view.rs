@@ -3,7 +3,7 @@
 //! Reads the desk and changes nothing.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::desk::Desk;
 use super::leases::{Key, Lease, State};
@@ -81,8 +81,21 @@ impl Desk {
             window_used: self.held() + self.window.dead(),
             window_size: usize::from(self.window.size()),
             gates: self.gate_statuses(now),
+            backlog_age: self.backlog_age(now),
             last_page: self.window.last_page().map(|at| now.mono.saturating_duration_since(at)),
         }
+    }
+
+    /// How long the longest due and unsent envelope has been held, or has been due if that is less.
+    fn backlog_age(&self, now: Now) -> Duration {
+        let waits = |lease: &Lease| {
+            let held = now.mono.saturating_duration_since(lease.first_listed);
+            let due = lease.envelope.not_before.map(|from| (now.wall - from).to_std().unwrap_or_default());
+            due.map_or(held, |due| due.min(held))
+        };
+        let left = |lease: &Lease| !matches!(lease.state(), State::Accepted | State::Decided);
+        let due = self.leases.iter().map(|(_, lease)| lease).filter(|lease| lease.is_due() && left(lease));
+        due.map(waits).max().unwrap_or_default()
     }
 
     fn gate_statuses(&self, now: Now) -> Vec<GateStatus> {

@@ -223,6 +223,7 @@ mod tests {
             window_used: 4,
             window_size: 500,
             gates: vec![gate("other", closed), gate("other", closed), gate("other", GateState::Open)],
+            backlog_age: Duration::ZERO,
             last_page: Some(Duration::from_millis(1500)),
         };
         Status { lanes: vec![lane], alive: true, unready: vec![] }

@@ -6,17 +6,22 @@
 use std::fmt;
 use std::sync::Arc;
 
+use chrono::Utc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::metrics::PREFIX;
 use super::status::{GateState, LaneStatus, LeaseState, Status, StatusSource, Unready};
 
-/// Puts the state that `source` tells into `registry`.
+/// Puts the state that `source` tells into `registry`, and that the process starts now.
 pub fn register(registry: &mut Registry, source: Arc<dyn StatusSource>) {
-    registry.sub_registry_with_prefix(PREFIX).register_collector(Box::new(StatusGauges(source)));
+    let registry = registry.sub_registry_with_prefix(PREFIX);
+    let started = ConstGauge::new(Utc::now().timestamp());
+    registry.register("start_time_seconds", "When the process started, as a Unix time", started);
+    registry.register_collector(Box::new(StatusGauges(source)));
 }
 
 struct StatusGauges(Arc<dyn StatusSource>);
@@ -78,7 +83,7 @@ fn of_worker(status: &Status) -> [Gauge; 4] {
     ]
 }
 
-fn of_lanes(lanes: &[LaneStatus]) -> [Gauge; 5] {
+fn of_lanes(lanes: &[LaneStatus]) -> [Gauge; 6] {
     let per_lane = |value: fn(&LaneStatus) -> Option<f64>| {
         let series = |lane: &LaneStatus| Some((vec![channel(lane)], value(lane)?));
         lanes.iter().filter_map(series).collect()
@@ -103,6 +108,11 @@ fn of_lanes(lanes: &[LaneStatus]) -> [Gauge; 5] {
             name: "window_size",
             help: "Places of the window",
             series: per_lane(|lane| Some(number(lane.window_size))),
+        },
+        Gauge {
+            name: "backlog_age_seconds",
+            help: "How long the longest due envelope has waited to be sent",
+            series: per_lane(|lane| Some(lane.backlog_age.as_secs_f64())),
         },
         Gauge {
             name: "last_page_age_seconds",

@@ -12,3 +12,4 @@ mod page;
 pub mod recent;
 pub mod screen;
 pub mod status;
+pub mod systemd;

@@ -40,8 +40,22 @@ pub struct LaneStatus {
     pub window_size: usize,
     /// Its gates, one per provider; several origins may share a label.
     pub gates: Vec<GateStatus>,
+    /// How long the longest due envelope has waited to be sent, in this process; zero where none does.
+    pub backlog_age: Duration,
     /// Since the last page arrived; `None` before the first.
     pub last_page: Option<Duration>,
+}
+
+impl LaneStatus {
+    /// What the lane holds, in words; nothing if it holds nothing.
+    pub fn held(&self) -> Option<String> {
+        let held: Vec<String> = LeaseState::ALL
+            .into_iter()
+            .filter_map(|state| Some((state, *self.leases.get(&state).filter(|count| **count > 0)?)))
+            .map(|(state, count)| format!("{count} {}", state.label()))
+            .collect();
+        (!held.is_empty()).then(|| format!("{}: {}", self.channel, held.join(", ")))
+    }
 }
 
 /// Where a lease stands.

@@ -24,5 +24,6 @@ mod progress;
 mod reload;
 mod sameness;
 mod stopping;
+mod systemd;
 mod torture;
 mod webhook;

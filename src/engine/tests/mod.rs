@@ -15,6 +15,7 @@ mod outage;
 mod outbox;
 mod pages;
 mod pauses;
+mod pulse;
 mod stop;
 mod storm;
 mod troubles;

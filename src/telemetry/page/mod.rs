@@ -181,6 +181,7 @@ mod tests {
                 closed("other", 9),
                 GateStatus { label: "fcm", state: GateState::Open },
             ],
+            backlog_age: Duration::ZERO,
             last_page: Some(Duration::from_secs(75)),
         };
         let unready = vec![Unready::GateClosed { label: "other", cause: Cause::Timeout }];
