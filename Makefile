@@ -7,7 +7,7 @@ TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/delivery-worker/tools
 CARGO_DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all test-storm test-unit test-browser test-man man bench lint deny install
+.PHONY: help demo build test test-all test-storm test-unit test-browser test-man test-prometheus man bench lint deny install
 
 help: ## Say what can be made.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
@@ -22,7 +22,7 @@ build: ## Build the release binary, target/release/delivery-worker.
 test: build ## Run the tests, those of the whole program with the release binary.
 	WORKER_UNDER_TEST="$(CURDIR)/target/release/delivery-worker" $(CARGO) test --locked
 
-test-all: test test-storm test-unit test-browser test-man ## Run the tests and those that need more programs (installed where root runs this).
+test-all: test test-storm test-unit test-browser test-man test-prometheus ## Run the tests and those that need more programs (installed where root runs this).
 
 # Thousands of histories want optimised code; only this crate is built anew for it.
 STORM_HISTORIES ?= 2500
@@ -47,9 +47,17 @@ test-man: man ## Check the manual pages as mandoc reads them.
 		{ echo "test-man needs mandoc: install it, or run this as root on Debian" >&2; exit 1; }
 	! mandoc -T lint -W warning target/man/*.1 | grep -v "skipping paragraph macro: br"
 
+test-prometheus: build ## Try the rules and the dashboard with a real Prometheus.
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null || \
+		{ apt-get update && apt-get install --yes --no-install-recommends prometheus; } || \
+		{ echo "test-prometheus needs prometheus: install it, or run this as root on Debian" >&2; exit 1; }
+	promtool check config deploy/prometheus/scrape.yml
+	promtool test rules deploy/prometheus/rules.test.yml
+	WORKER_UNDER_TEST="$(CURDIR)/target/release/delivery-worker" $(CARGO) test --locked --test prometheus
+
 lint: deny ## Check format, lints and what is built in.
 	$(CARGO) fmt --check
-	$(CARGO) clippy --locked --all-targets --test browser -- -D warnings
+	$(CARGO) clippy --locked --all-targets --test browser --test prometheus -- -D warnings
 
 deny:
 	@test -x "$(TOOLS)/bin/cargo-deny" || $(CARGO) install --locked cargo-deny@$(CARGO_DENY_VERSION) --root "$(TOOLS)"

@@ -16,6 +16,7 @@ mod harness;
 mod hostile;
 mod in_process;
 mod lanes;
+mod observability;
 mod operator;
 mod outages;
 mod page;
