@@ -7,7 +7,7 @@ TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/delivery-worker/tools
 CARGO_DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all test-storm test-unit test-browser test-man test-prometheus man bench lint deny install
+.PHONY: help demo build test test-all test-storm test-unit test-browser test-man test-prometheus test-deb test-sops test-traces man bench lint deny install deb
 
 help: ## Say what can be made.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
@@ -22,7 +22,7 @@ build: ## Build the release binary, target/release/delivery-worker.
 test: build ## Run the tests, those of the whole program with the release binary.
 	WORKER_UNDER_TEST="$(CURDIR)/target/release/delivery-worker" $(CARGO) test --locked
 
-test-all: test test-storm test-unit test-browser test-man test-prometheus ## Run the tests and those that need more programs (installed where root runs this).
+test-all: test test-storm test-unit test-browser test-man test-prometheus test-deb test-sops test-traces ## Run the tests and those that need more programs (installed where root runs this).
 
 # Thousands of histories want optimised code; only this crate is built anew for it.
 STORM_HISTORIES ?= 2500
@@ -55,9 +55,12 @@ test-prometheus: build ## Try the rules and the dashboard with a real Prometheus
 	promtool test rules deploy/prometheus/rules.test.yml
 	WORKER_UNDER_TEST="$(CURDIR)/target/release/delivery-worker" $(CARGO) test --locked --test prometheus
 
+test-traces: ## Run the tests of what is built with the feature otlp alone.
+	$(CARGO) test --locked --features otlp --test it traces
+
 lint: deny ## Check format, lints and what is built in.
 	$(CARGO) fmt --check
-	$(CARGO) clippy --locked --all-targets --test browser --test prometheus -- -D warnings
+	$(CARGO) clippy --locked --all-targets --features otlp --test browser --test prometheus -- -D warnings
 
 deny:
 	@test -x "$(TOOLS)/bin/cargo-deny" || $(CARGO) install --locked cargo-deny@$(CARGO_DENY_VERSION) --root "$(TOOLS)"
@@ -66,11 +69,36 @@ deny:
 man: build ## Write the manual pages into target/man.
 	target/release/delivery-worker man target/man
 
-install: ## Put binary, unit and manual pages in place; needs root, touches no configuration.
-	install -D -m 755 target/release/delivery-worker "$(DESTDIR)$(PREFIX)/bin/delivery-worker"
-	install -D -m 644 deploy/systemd/delivery-worker.service "$(DESTDIR)/etc/systemd/system/delivery-worker.service"
-	target/release/delivery-worker man "$(DESTDIR)$(PREFIX)/share/man/man1"
-	sed -i 's|^ExecStart=/usr/local/|ExecStart=$(PREFIX)/|' "$(DESTDIR)/etc/systemd/system/delivery-worker.service"
+UNITDIR ?= /etc/systemd/system
+DOC = $(DESTDIR)$(PREFIX)/share/doc/delivery-worker
 
-bench: ## Measure what the worker costs: rate, CPU, memory, idle.
-	$(CARGO) bench --locked --bench load
+install: ## Put binary, unit, templates, manual pages and examples in place; needs root, touches no configuration.
+	install -D -m 755 target/release/delivery-worker "$(DESTDIR)$(PREFIX)/bin/delivery-worker"
+	install -D -m 644 deploy/systemd/delivery-worker.service "$(DESTDIR)$(UNITDIR)/delivery-worker.service"
+	sed -i 's|^ExecStart=/usr/local/|ExecStart=$(PREFIX)/|' "$(DESTDIR)$(UNITDIR)/delivery-worker.service"
+	target/release/delivery-worker man "$(DESTDIR)$(PREFIX)/share/man/man1"
+	mkdir -p "$(DESTDIR)$(PREFIX)/share/delivery-worker"
+	cp -r templates "$(DESTDIR)$(PREFIX)/share/delivery-worker/"
+	install -D -m 644 -t "$(DOC)" README.md CHANGELOG.md docs/*.md
+	install -D -m 644 -t "$(DOC)/examples" deploy/delivery-worker.env.example deploy/sops/secrets.sops.env.example deploy/sops/.sops.yaml
+	install -D -m 644 -t "$(DOC)/examples/systemd" deploy/systemd/delivery-worker.service.d/*
+	install -D -m 644 -t "$(DOC)/examples/prometheus" deploy/prometheus/*
+	install -D -m 644 -t "$(DOC)/examples/grafana" deploy/grafana/*
+
+# dpkg-buildpackage leaves its package beside the folder that it builds in.
+deb: build ## Build a Debian package, target/delivery-worker_*.deb (needs debhelper).
+	@command -v dh >/dev/null || { apt-get update && apt-get install --yes --no-install-recommends debhelper; } || \
+		{ echo "deb needs debhelper: install it, or run this as root on Debian" >&2; exit 1; }
+	rm -rf target/deb target/delivery-worker_*
+	mkdir -p target/deb
+	cp -r deploy/debian target/deb/debian
+	cd target/deb && dpkg-buildpackage --build=binary --no-sign
+
+test-deb: deb ## Install, upgrade and remove the package in a fresh Debian (needs root).
+	deploy/debian/verify target/delivery-worker_*.deb
+
+test-sops: build ## Try the flow of secrets with a real sops and age.
+	deploy/sops/verify target/release/delivery-worker
+
+bench: ## Measure what the worker costs: its steps, CPU against the floor, rates, memory, idle.
+	$(CARGO) bench --locked --bench micro --bench load
