@@ -16,5 +16,6 @@ pub mod render;
 pub mod sandbox;
 pub mod serve;
 pub mod telemetry;
+pub mod trace;
 pub mod webhook;
 pub mod worker;

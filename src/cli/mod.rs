@@ -180,13 +180,37 @@ fn run(command: Command) -> Result<Exit, Failure> {
 ///
 /// # Errors
 /// The configuration is wrong, or logging has been started before.
-pub fn begin(env: &Environment, screen: &Screen) -> Result<Config, Failure> {
+pub fn begin(env: &Environment, screen: &Screen) -> Result<(Config, Traces), Failure> {
     let (config, warnings) = Config::read(env)?;
-    logs::start(&config.logs, screen).map_err(anyhow::Error::from)?;
+    let (traces, spans) = traces()?;
+    logs::start(&config.logs, screen, spans).map_err(anyhow::Error::from)?;
     for Warning { variable, what } in warnings {
         tracing::warn!(variable, "{variable} {what}");
     }
-    Ok(config)
+    Ok((config, traces))
+}
+
+/// What sends traces, to be kept as long as there are any.
+#[cfg(feature = "otlp")]
+pub type Traces = Option<crate::telemetry::otlp::Exporter>;
+
+/// This build has no traces.
+#[cfg(not(feature = "otlp"))]
+pub type Traces = ();
+
+#[cfg(feature = "otlp")]
+fn traces() -> Result<(Traces, Option<logs::Listener>), Failure> {
+    let exporter = crate::telemetry::otlp::Exporter::of_environment().map_err(|error| {
+        let name = config::variables::OTEL_EXPORTER_OTLP_ENDPOINT.name;
+        Failure::Configuration(vec![format!("{name}: {error}, such as http://127.0.0.1:4318")])
+    })?;
+    let listener = exporter.as_ref().map(|exporter| exporter.listener());
+    Ok((exporter, listener))
+}
+
+#[cfg(not(feature = "otlp"))]
+fn traces() -> Result<(Traces, Option<logs::Listener>), Failure> {
+    Ok(((), None))
 }
 
 /// The templates as they are set.

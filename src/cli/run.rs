@@ -27,7 +27,8 @@ pub fn run(mode: Mode) -> Result<Exit, Failure> {
     let hangups = runtime.block_on(async { signal(SignalKind::hangup()) });
     let hangups = hangups.context("signals cannot be received")?;
     let screen = if mode == Mode::Drain { Screen::of_stderr() } else { Screen::plain() };
-    let config = begin(&Environment::of_process(), &screen)?;
+    // Kept to the end: dropped, they send what is left.
+    let (config, _traces) = begin(&Environment::of_process(), &screen)?;
     let library = library(config.rendering.clone())?;
     let report = runtime.block_on(async {
         let worker = Worker::new(config, library).await?;

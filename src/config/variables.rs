@@ -192,9 +192,16 @@ pub static DELIVERY_LOG_FORMAT: Variable =
     plain("DELIVERY_LOG_FORMAT", "json when stderr is not a terminal", "json", "json or text");
 /// The log's level.
 pub static RUST_LOG: Variable = plain("RUST_LOG", "info", "info", "which log lines are written");
+/// Where traces go.
+pub static OTEL_EXPORTER_OTLP_ENDPOINT: Variable = plain(
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "none",
+    "http://127.0.0.1:4318",
+    "an OpenTelemetry collector, for traces, in a build with the feature otlp",
+);
 
 /// All of them, in the order of the documents.
-pub static ALL: [&Variable; 30] = [
+pub static ALL: [&Variable; 31] = [
     &OUTBOX_BASE_URL,
     &INTERNAL_OUTBOX_TOKEN,
     &OUTBOX_TOKEN_HEADER,
@@ -225,6 +232,7 @@ pub static ALL: [&Variable; 30] = [
     &DELIVERY_ADMIN_ADDR,
     &DELIVERY_LOG_FORMAT,
     &RUST_LOG,
+    &OTEL_EXPORTER_OTLP_ENDPOINT,
 ];
 
 /// The variables of the email channel alone: one of them set means that mails are to be sent.

@@ -83,6 +83,11 @@ fn pairs(config: &Config, env: &Environment) -> Vec<Warning> {
             &var::APP_ORIGIN,
             "is not https: mails go out without the one-click unsubscribe that large providers ask for",
         ),
+        (
+            cfg!(not(feature = "otlp")) && env.get(var::OTEL_EXPORTER_OTLP_ENDPOINT.name).is_some(),
+            &var::OTEL_EXPORTER_OTLP_ENDPOINT,
+            "is set, but this build sends no traces: build it with --features otlp",
+        ),
         (mail_in_clear, &var::RESEND_BASE_URL, "is not https: the API key and every mail travel in clear"),
         (
             private_push,

@@ -82,13 +82,16 @@ pub fn guard_panics() {
     std::panic::set_hook(Box::new(tell_panic));
 }
 
-/// Starts logging for the whole process, on stderr, above the line of `screen`.
+/// Whoever listens beside the log.
+pub type Listener = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Starts logging for the whole process, on stderr, above the line of `screen`; spans go to `spans`.
 ///
 /// # Errors
 /// Logging has been started before.
-pub fn start(settings: &Settings, screen: &Screen) -> Result<(), AlreadyStarted> {
+pub fn start(settings: &Settings, screen: &Screen, spans: Option<Listener>) -> Result<(), AlreadyStarted> {
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let subscriber = subscriber(settings, ansi, screen.clone());
+    let subscriber = subscriber(settings, ansi, screen.clone(), spans);
     tracing::subscriber::set_global_default(subscriber).map_err(|_| AlreadyStarted)
 }
 
@@ -97,7 +100,12 @@ pub fn start(settings: &Settings, screen: &Screen) -> Result<(), AlreadyStarted>
 #[error("logging has been started before")]
 pub struct AlreadyStarted;
 
-fn subscriber<W>(settings: &Settings, ansi: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
+fn subscriber<W>(
+    settings: &Settings,
+    ansi: bool,
+    writer: W,
+    spans: Option<Listener>,
+) -> Box<dyn Subscriber + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
@@ -107,14 +115,15 @@ where
         .with_ansi(ansi)
         .with_target(false)
         .log_internal_errors(false);
-    let lines: Box<dyn Layer<Registry> + Send + Sync> = match settings.format {
+    let lines: Listener = match settings.format {
         Format::Json => {
             Box::new(lines.json().flatten_event(true).with_current_span(false).with_span_list(false))
         }
         Format::Text => Box::new(lines),
     };
     let filter = settings.filter.env_filter().and(filter_fn(may_be_shown));
-    Box::new(tracing_subscriber::registry().with(lines.with_filter(filter)))
+    let layers: Vec<Listener> = [lines.with_filter(filter).boxed()].into_iter().chain(spans).collect();
+    Box::new(tracing_subscriber::registry().with(layers))
 }
 
 /// Below a warning, HTTP libraries tell URLs and headers, and an endpoint or a key is in those. No
@@ -150,13 +159,13 @@ pub(super) struct Word<'a>(pub(super) &'a str);
 impl Display for Word<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use fmt::Write;
+        let forges = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202E}');
+        if self.0.len() <= LONGEST_WORD && !self.0.contains(forges) {
+            return f.write_str(self.0);
+        }
         let mut chars = self.0.chars();
         for c in chars.by_ref().take(LONGEST_WORD) {
-            f.write_char(if c.is_control() || matches!(c, '\u{2028}'..='\u{202E}') {
-                '\u{FFFD}'
-            } else {
-                c
-            })?;
+            f.write_char(if forges(c) { '\u{FFFD}' } else { c })?;
         }
         if chars.next().is_some() { f.write_char('…') } else { Ok(()) }
     }
@@ -194,7 +203,7 @@ pub(super) mod tests {
         let lines = Lines::default();
         let settings = Settings { format, filter: Filter(filter.to_owned()) };
         let writer = lines.clone();
-        tracing::subscriber::with_default(subscriber(&settings, false, move || writer.clone()), work);
+        tracing::subscriber::with_default(subscriber(&settings, false, move || writer.clone(), None), work);
         lines.text()
     }
 

@@ -8,6 +8,8 @@ pub mod events;
 pub mod gauges;
 pub mod logs;
 pub mod metrics;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod page;
 pub mod recent;
 pub mod screen;

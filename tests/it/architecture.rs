@@ -6,17 +6,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules that it may name.
-const MAY_KNOW: [(&str, &[&str]); 15] = [
+const MAY_KNOW: [(&str, &[&str]); 16] = [
     ("outcome", &[]),
     ("clock", &[]),
+    ("trace", &[]),
     ("envelope", &["outcome"]),
     ("http", &["outcome"]),
-    ("outbox", &["envelope", "http", "outcome"]),
+    ("outbox", &["envelope", "http", "outcome", "trace"]),
     ("render", &["envelope", "outcome"]),
-    ("channel", &["envelope", "http", "outcome", "render"]),
+    ("channel", &["envelope", "http", "outcome", "render", "trace"]),
     ("serve", &[]),
-    ("telemetry", &["channel", "envelope", "http", "outbox", "outcome", "serve"]),
-    ("engine", &["channel", "clock", "envelope", "http", "outbox", "outcome", "render", "telemetry"]),
+    ("telemetry", &["channel", "envelope", "http", "outbox", "outcome", "serve", "trace"]),
+    (
+        "engine",
+        &["channel", "clock", "envelope", "http", "outbox", "outcome", "render", "telemetry", "trace"],
+    ),
     ("webhook", &["channel", "engine", "envelope", "http", "serve", "telemetry"]),
     ("config", &["channel", "engine", "http", "outbox", "telemetry", "webhook"]),
     ("sandbox", &["clock", "envelope", "http", "outcome", "render"]),

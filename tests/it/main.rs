@@ -27,4 +27,6 @@ mod sameness;
 mod stopping;
 mod systemd;
 mod torture;
+#[cfg(feature = "otlp")]
+mod traces;
 mod webhook;

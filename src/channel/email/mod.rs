@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use secrecy::SecretString;
 use serde::Deserialize;
+use tracing::Instrument;
 use url::Url;
 
 use super::confirm::{Confirmer, Confirming};
@@ -18,6 +19,7 @@ use super::{Attempt, Channel, Delivery, Destination, GateId, Gating, Rate, Route
 use crate::envelope::{ChannelName, Envelope, FieldError};
 use crate::http::SetupError;
 use crate::outcome::{Cause, MessageId, Outcome, Refusal};
+use crate::trace;
 
 mod address;
 mod classify;
@@ -38,6 +40,8 @@ pub(in crate::channel) use confirm::EVENTS;
 
 /// The word of the contract.
 pub const NAME: &str = "email";
+/// The one gate of the channel.
+const GATE: &str = "resend";
 /// Resend remembers an Idempotency-Key for 24 hours; the last is left for clocks and queues in between.
 const KEY_PROTECTS: Duration = Duration::from_secs(23 * 3600);
 
@@ -129,7 +133,7 @@ impl Channel for EmailChannel {
 
     fn route(&self, envelope: &Envelope) -> Result<Route, Refusal> {
         let to = addressee(envelope)?;
-        Ok(Route { gate: GateId::new("resend", "resend"), destination: Destination::new(to.expose()) })
+        Ok(Route { gate: GateId::new(GATE, GATE), destination: Destination::new(to.expose()) })
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Attempt {
@@ -137,7 +141,8 @@ impl Channel for EmailChannel {
             .and_then(|to| delivery.templates.mail(&delivery.envelope).map(|mail| (to, mail)));
         match rendered {
             Ok((to, mail)) => {
-                let attempt = self.client.send(&Letter { delivery, to: &to, mail: &mail }).await;
+                let letter = Letter { delivery, to: &to, mail: &mail };
+                let attempt = self.client.send(&letter).instrument(trace::send(GATE)).await;
                 Attempt { nearly_too_large: mail.nearly_too_large(), ..self.as_accepted(attempt) }
             }
             Err(refusal) => Attempt::refusal(refusal),

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
+use tracing::Instrument;
 
 use super::{Attempt, Channel, Delivery, Gating, Route};
 use crate::envelope::{ChannelName, Envelope};
 use crate::http;
 use crate::outcome::{Cause, Detail, Outcome, Refusal};
 use crate::render::Notification;
+use crate::trace;
 
 mod address;
 mod classify;
@@ -103,7 +105,9 @@ impl PushChannel {
             Ok(request) => request,
             Err(attempt) => return attempt,
         };
-        match self.client.post(&subscription.endpoint, request).await {
+        let gate = subscription.endpoint.gate();
+        let sent = self.client.post(&subscription.endpoint, request);
+        match sent.instrument(trace::send(gate.label())).await {
             Ok(answer) => classify::classify(&answer, &subscription, now),
             Err(attempt) => attempt,
         }

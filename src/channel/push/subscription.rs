@@ -3,10 +3,13 @@
 //! Owns [`Subscription`]: an endpoint that may be sent to and keys that can be encrypted for. What is wrong
 //! names its field and never its value. It must not encrypt or send.
 
+use std::sync::LazyLock;
+
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use openssl::bn::BigNumContext;
 use openssl::ec::{EcGroup, EcPoint};
+use openssl::error::ErrorStack;
 use openssl::nid::Nid;
 use serde::Deserialize;
 use web_push::SubscriptionKeys;
@@ -18,6 +21,10 @@ use crate::outcome::{Cause, Detail, Refusal};
 
 /// The length of the authentication secret, in bytes (RFC 8291, 3.2).
 const AUTH: usize = 16;
+
+/// P-256, set up once: that costs more than any use of it.
+static CURVE: LazyLock<Result<EcGroup, ErrorStack>> =
+    LazyLock::new(|| EcGroup::from_curve_name(Nid::X9_62_PRIME256V1));
 
 /// A subscription that can be sent to. `Debug` shows nothing of its keys.
 #[derive(Clone)]
@@ -94,9 +101,10 @@ fn read_point(text: &str) -> Result<String, &'static str> {
     if bytes.len() != POINT || bytes.first() != Some(&UNCOMPRESSED) {
         return Err("is not an uncompressed point of 65 bytes");
     }
+    let curve = CURVE.as_ref().map_err(|_| "cannot be checked: the cryptographic library lacks P-256")?;
     // The point is checked to lie on the curve as it is read.
-    EcGroup::from_curve_name(Nid::X9_62_PRIME256V1)
-        .and_then(|curve| EcPoint::from_bytes(&curve, &bytes, &mut *BigNumContext::new()?))
+    BigNumContext::new()
+        .and_then(|mut context| EcPoint::from_bytes(curve, &bytes, &mut context))
         .map_err(|_| "is not a point on the curve P-256")?;
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }

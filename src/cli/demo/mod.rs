@@ -82,7 +82,7 @@ pub fn run(
         let screen = Screen::of_stderr();
         let demo = Demo::prepare(Mails::open(args.out.clone())?, screen.clone()).await?;
         let config = demo.config(env)?;
-        logs::start(&config.logs, &screen).map_err(anyhow::Error::from)?;
+        logs::start(&config.logs, &screen, None).map_err(anyhow::Error::from)?;
         let signals = Signals::listen().context("signals cannot be received")?;
         demo.play(config, args.once, &mut screen.above(out), signals.next()).await
     })

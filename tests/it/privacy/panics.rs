@@ -97,7 +97,7 @@ fn panic_in(format: &str) {
     assert!(early.is_err());
     let format = Format::parse(format).unwrap();
     let settings = logs::Settings { format, filter: Filter::parse("trace").ok().unwrap() };
-    logs::start(&settings, &Screen::plain()).unwrap();
+    logs::start(&settings, &Screen::plain(), None).unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(stumble());
 }
 
