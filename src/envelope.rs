@@ -187,7 +187,8 @@ impl Recipient {
     /// # Errors
     /// The field (`recipient.…`) and what is wrong with it, without its value.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, FieldError> {
-        decode(Value::Object(self.0.clone()), "recipient")
+        // To keep track of the path costs a copy: only for whom it must be told.
+        T::deserialize(&self.0).or_else(|_| decode(Value::Object(self.0.clone()), "recipient"))
     }
 }
 

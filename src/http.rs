@@ -114,8 +114,13 @@ pub enum BodyError {
 pub async fn read_capped(mut response: reqwest::Response, cap: usize) -> Result<Vec<u8>, BodyError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| BodyError::Cut(Trouble::of(&error)))? {
-        if body.len() + chunk.len() > cap {
+        let length = body.len() + chunk.len();
+        if length > cap {
             return Err(BodyError::TooLarge(cap));
+        }
+        if length > body.capacity() {
+            // As a vector grows by itself, but never beyond the cap.
+            body.reserve_exact((2 * length).min(cap) - body.len());
         }
         body.extend_from_slice(&chunk);
     }

@@ -16,7 +16,7 @@ use super::gate::{Admission, Change, Suspect, Ticket};
 use super::gates::Gates;
 use super::leases::{Key, Leases, Place, State};
 use super::retry::{Circumstances, Policy, Schedule, Verdict, outcome_unknown};
-use super::window::{Request, Window};
+use super::window::{Request, Short, Window};
 use super::{LaneSettings, Settings};
 use crate::channel::{Attempt, Channel, Delivery, GateId, Gating};
 use crate::clock::{Moment, Now};
@@ -409,7 +409,16 @@ impl Desk {
 
     /// When the next poll is due; `None`: at once.
     pub(super) fn next_poll(&self, now: Now) -> Option<Instant> {
-        self.window.next_poll(self.usable(now) < self.workers, self.stale)
+        self.window.next_poll(self.short(now), self.stale)
+    }
+
+    fn short(&self, now: Now) -> Short {
+        let ready: usize = self.leases.gates_with_ready().map(|gate| self.leases.ready_at(gate)).sum();
+        match self.usable(now) >= self.workers {
+            true => Short::No,
+            false if ready >= self.workers => Short::OfOthers,
+            false => Short::OfAll,
+        }
     }
 
     /// Ready heads that the workers can turn to: not those at a closed gate, and where there are other

@@ -11,6 +11,7 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, watch};
+use tracing::Instrument;
 
 use super::confirming::{Ask, Hearing};
 use super::desk::{Claim, Desk, Next};
@@ -22,6 +23,11 @@ use crate::envelope::EnvelopeId;
 use crate::outbox::{Ack, Seam};
 use crate::outcome::Cause;
 use crate::render::Library;
+use crate::trace;
+
+/// Acks on their way at once, for each worker. While an ack waits its envelope takes a place of the window and is
+/// listed by every page: as many acks as sends would let them pile up whenever the seam is the slower of the two.
+const ACKS_A_WORKER: usize = 2;
 
 /// How far a stop has come. Each phase ends more of the loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,13 +154,20 @@ impl Lane {
     async fn deliver(&self, mut held: Held) {
         let Some(delivery) = held.claim.as_ref().map(|claim| claim.delivery.clone()) else { return };
         let _promise = self.pulse.promise(Who::Worker, self.now().mono);
-        let attempt = AssertUnwindSafe(self.channel.deliver(&delivery)).catch_unwind().await;
+        let span = trace::delivery(
+            delivery.envelope.id.as_str(),
+            delivery.envelope.channel.as_str(),
+            delivery.envelope.template.as_str(),
+        );
+        let attempt = AssertUnwindSafe(self.channel.deliver(&delivery)).catch_unwind();
+        let attempt = attempt.instrument(span.clone()).await;
         let now = self.now();
         let mut desk = self.desk();
         let attempt = attempt.unwrap_or_else(|_panic| {
             desk.events.panicked(&delivery.envelope.id, &desk.channel);
             Attempt::panicked()
         });
+        trace::ended(&span, attempt.outcome.label(), attempt.cause.label());
         if let Some(claim) = held.claim.take() {
             desk.settle(&claim, attempt, now);
         }
@@ -186,7 +199,9 @@ impl Lane {
 
     async fn poll_once(&self) {
         let request = self.desk().begin_poll(self.now());
-        let answer = self.shared.seam.pending(&self.channel.name(), request.limit).await;
+        let channel = self.channel.name();
+        let pending = self.shared.seam.pending(&channel, request.limit);
+        let answer = pending.instrument(trace::poll(channel.as_str())).await;
         let now = self.now();
         match answer {
             Ok(page) => self.desk().page(request, &page, &*self.channel, now),
@@ -199,7 +214,7 @@ impl Lane {
 
     /// The acker: posts what is due, several at once, so that a slow or failing ack holds no worker.
     pub(super) async fn ack(self: Arc<Self>) {
-        let at_once = self.desk().workers.max(4);
+        let at_once = self.desk().workers.max(4) * ACKS_A_WORKER;
         let mut posts = FuturesUnordered::new();
         loop {
             while posts.len() < at_once {
@@ -220,7 +235,8 @@ impl Lane {
 
     async fn post(&self, id: EnvelopeId, ack: Ack) {
         let _promise = self.pulse.promise(Who::Loop, self.now().mono);
-        let answer = self.shared.seam.ack(&id, &ack).await;
+        let span = trace::ack(id.as_str(), self.channel.name().as_str(), ack.status.as_str());
+        let answer = self.shared.seam.ack(&id, &ack).instrument(span).await;
         let now = self.now();
         match answer {
             Ok(answer) => {

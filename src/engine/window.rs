@@ -17,8 +17,22 @@ const STALE_INTERVAL: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 /// The poll interval varies by this share to either side, so that lanes and workers drift apart.
 const JITTER: f64 = 0.1;
-/// Work is fetched ahead of the workers by this factor.
-const AHEAD: usize = 4;
+/// Work is fetched ahead of the workers by this factor: what is held is listed again by every page, so that small bites
+/// cost more than they feed.
+const AHEAD: usize = 8;
+/// Workers that have enough to do look for work of other providers no more often than this.
+const ELSEWHERE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Whether the workers run short of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Short {
+    /// There is enough.
+    No,
+    /// There is enough at providers that are busy, and a worker is free for any other.
+    OfOthers,
+    /// There is too little.
+    OfAll,
+}
 
 /// One request for a page.
 #[derive(Debug, Clone, Copy)]
@@ -131,16 +145,17 @@ impl Window {
         wait
     }
 
-    /// When the next poll is due; `None`: at once, there has been none. `short`: the workers run short
-    /// of work. `stale`: something waits for a fresh listing alone.
-    pub fn next_poll(&self, short: bool, stale: bool) -> Option<Instant> {
+    /// When the next poll is due; `None`: at once, there has been none. `stale`: something waits for a fresh
+    /// listing alone.
+    pub fn next_poll(&self, short: Short, stale: bool) -> Option<Instant> {
         let next = self.next?;
         let began = self.began?;
-        match self.error {
-            Some(_) => Some(next),
-            None if short && self.hungry => Some(began),
-            None if stale => Some(next.min(began + STALE_INTERVAL)),
-            None => Some(next),
+        match (&self.error, short) {
+            (Some(_), _) => Some(next),
+            (None, Short::OfAll) if self.hungry => Some(began),
+            (None, Short::OfOthers) if self.hungry => Some(next.min(began + ELSEWHERE_INTERVAL)),
+            (None, _) if stale => Some(next.min(began + STALE_INTERVAL)),
+            (None, _) => Some(next),
         }
     }
 

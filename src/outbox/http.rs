@@ -4,8 +4,10 @@
 //! operator can: a refused token, an app that is not ready and a wrong URL each have their own mend.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use reqwest::{ClientBuilder, RequestBuilder, Response, StatusCode};
@@ -20,6 +22,7 @@ use super::{Ack, Acked, Element, Page, Seam, SeamError};
 use crate::envelope::{ChannelName, EnvelopeId};
 use crate::http::{self, BODY_CAP, BaseUrl, BodyError, SetupError, Trouble};
 use crate::outcome::AckStatus;
+use crate::trace;
 
 /// The most that is read of a page: 500 envelopes of 32 KiB, several times what a full digest takes.
 const PAGE_CAP: usize = 16 * 1024 * 1024;
@@ -45,7 +48,10 @@ pub struct Settings {
 /// The client of an app's two endpoints.
 #[derive(Debug)]
 pub struct HttpSeam {
-    client: reqwest::Client,
+    /// Pages have a client of their own: each connection that has read a page keeps a buffer of half a megabyte, and
+    /// acks have many connections.
+    pages: reqwest::Client,
+    acks: reqwest::Client,
     base: BaseUrl,
     token_header: HeaderName,
     token: HeaderValue,
@@ -57,14 +63,21 @@ impl HttpSeam {
     /// # Errors
     /// The base URL is none, or the token cannot stand in a header.
     pub fn new(settings: Settings) -> Result<HttpSeam, SetupError> {
-        HttpSeam::over(http::client_builder(), settings)
+        HttpSeam::over(http::client_builder, settings)
     }
 
-    /// The same over another HTTP client, so that a test need not wait for the real deadlines.
-    fn over(builder: ClientBuilder, settings: Settings) -> Result<HttpSeam, SetupError> {
+    /// The same over other HTTP clients, so that a test need not wait for the real deadlines.
+    fn over(builder: fn() -> ClientBuilder, settings: Settings) -> Result<HttpSeam, SetupError> {
+        // In a private network the seam is mostly plain HTTP, and no redirect leads out of it: the system's
+        // certificates would be a megabyte for nothing.
+        let builder = || match settings.base_url.scheme() {
+            "http" => builder().tls_certs_only([]),
+            _ => builder(),
+        };
         let prefix = if settings.token_header == AUTHORIZATION { "Bearer " } else { "" };
         Ok(HttpSeam {
-            client: builder.build()?,
+            pages: builder().build()?,
+            acks: builder().build()?,
             base: BaseUrl::new(settings.base_url)?,
             token: http::secret_header(prefix, &settings.token)?,
             token_header: settings.token_header,
@@ -72,7 +85,10 @@ impl HttpSeam {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, SeamError> {
-        let request = request.header(self.token_header.clone(), self.token.clone());
+        let mut request = request.header(self.token_header.clone(), self.token.clone());
+        if let Some(parent) = trace::parent() {
+            request = request.header("traceparent", parent);
+        }
         request.send().await.map_err(|error| SeamError::Unreachable(Trouble::of(&error).cause))
     }
 }
@@ -84,13 +100,12 @@ impl Seam for HttpSeam {
         url.query_pairs_mut()
             .append_pair("channel", channel.as_str())
             .append_pair("limit", &limit.to_string());
-        let response = self.send(self.client.get(url)).await?;
+        let response = self.send(self.pages.get(url)).await?;
         if response.status() != StatusCode::OK {
             return Err(named(&response).unwrap_or(SeamError::Status(response.status().as_u16())));
         }
         let date = http::date(response.headers());
-        let body = read(response, PAGE_CAP).await?;
-        Ok(Page { elements: elements(&body)?, date })
+        Page::decode(read(response, PAGE_CAP).await?, date)
     }
 
     async fn ack(&self, id: &EnvelopeId, ack: &Ack) -> Result<Acked, SeamError> {
@@ -99,7 +114,7 @@ impl Seam for HttpSeam {
             report["detail"] = ack.detail.as_str().into();
         }
         let request = self
-            .client
+            .acks
             .post(self.base.join(&status_path(id)))
             .header(CONTENT_TYPE, "application/json")
             .body(report.to_string());
@@ -150,17 +165,29 @@ async fn read(response: Response, cap: usize) -> Result<Vec<u8>, SeamError> {
     })
 }
 
-/// Takes a page apart without reading its elements, so that one that cannot be read costs only itself.
-/// Bytes that are no UTF-8 are replaced for the same reason: strictly they spoil the whole page.
-fn elements(body: &[u8]) -> Result<Vec<Element>, SeamError> {
-    #[derive(Deserialize)]
-    struct Wire<'a> {
-        #[serde(borrow)]
-        envelopes: FirstElements<'a>,
+impl Page {
+    /// Takes an answer's body apart without reading its elements, so that one that cannot be read costs only itself.
+    /// Bytes that are no UTF-8 are replaced for the same reason: strictly they spoil the whole page.
+    ///
+    /// # Errors
+    /// It is no page: [`SeamError::Unreadable`].
+    pub fn decode(body: Vec<u8>, date: Option<DateTime<Utc>>) -> Result<Page, SeamError> {
+        #[derive(Deserialize)]
+        struct Wire<'a> {
+            #[serde(borrow)]
+            envelopes: FirstElements<'a>,
+        }
+        let page = String::from_utf8(body)
+            .unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned());
+        let page = Arc::new(page);
+        let wire: Wire<'_> = serde_json::from_str(&page).map_err(|_| SeamError::Unreadable)?;
+        let place = |element: &RawValue| {
+            let begin = element.get().as_ptr().addr() - page.as_ptr().addr();
+            begin..begin + element.get().len()
+        };
+        let elements = wire.envelopes.0.into_iter().map(|element| Element::within(&page, place(element)));
+        Ok(Page { elements: elements.collect(), date })
     }
-    let body = String::from_utf8_lossy(body);
-    let page: Wire<'_> = serde_json::from_str(&body).map_err(|_| SeamError::Unreadable)?;
-    Ok(page.envelopes.0.into_iter().map(|element| Element::new(element.get())).collect())
 }
 
 /// The first [`PAGE_ELEMENTS`] of an array; the others are passed over, not collected.

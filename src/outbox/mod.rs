@@ -4,6 +4,7 @@
 //! retries or what a page means for them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -46,14 +47,26 @@ pub struct Page {
 #[derive(Clone)]
 pub struct Element {
     id: Result<EnvelopeId, &'static str>,
-    json: Box<str>,
+    page: Arc<String>,
+    place: Range<usize>,
 }
 
 impl Element {
     /// An element from its JSON text.
-    pub fn new(json: impl Into<Box<str>>) -> Element {
+    pub fn new(json: impl Into<String>) -> Element {
         let json = json.into();
-        Element { id: envelope::id_of(&json), json }
+        let place = 0..json.len();
+        Element::within(&Arc::new(json), place)
+    }
+
+    /// The element that stands at `place` in the text of a page, which all its elements share.
+    fn within(page: &Arc<String>, place: Range<usize>) -> Element {
+        let id = envelope::id_of(page.get(place.clone()).unwrap_or_default());
+        Element { id, page: Arc::clone(page), place }
+    }
+
+    fn json(&self) -> &str {
+        self.page.get(self.place.clone()).unwrap_or_default()
     }
 
     /// The id, where there is a usable one.
@@ -69,13 +82,13 @@ impl Element {
     /// Tells elements without an id apart, so that each is reported once.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.json.hash(&mut hasher);
+        self.json().hash(&mut hasher);
         hasher.finish()
     }
 
     /// Reads the whole element.
     pub fn read(&self) -> Reading {
-        envelope::read(&self.json)
+        envelope::read(self.json())
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use handlebars::Handlebars;
 
+use super::fold::fold;
 use super::helpers;
 use super::inspect::{Rules, circle, inspect};
 use super::links::Links;
@@ -81,6 +82,8 @@ fn build_engine(files: &Files, links: &Links, theme: Theme, errors: &mut Vec<Tem
     }
     inspect_all(&html, true, &theme, errors);
     inspect_all(&plain, false, &theme, errors);
+    fold_all(&mut html, &theme, text::escape_html);
+    fold_all(&mut plain, &theme, text::clean);
     Engine { html, plain, links }
 }
 
@@ -136,6 +139,22 @@ fn inspect_all(registry: &Handlebars<'static>, html: bool, theme: &Theme, errors
     }
     found.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     errors.append(&mut found);
+}
+
+/// After the inspection, which reads the templates as they are written.
+fn fold_all(registry: &mut Handlebars<'static>, theme: &Theme, escape: fn(&str) -> String) {
+    let folded: Vec<_> = registry
+        .get_templates()
+        .iter()
+        .map(|(name, template)| {
+            let mut template = template.clone();
+            fold(&mut template, theme, escape);
+            (name.clone(), template)
+        })
+        .collect();
+    for (name, template) in folded {
+        registry.register_template(&name, template);
+    }
 }
 
 /// Puts a folder together, or says what it lacks.

@@ -19,6 +19,7 @@ use crate::envelope::Envelope;
 use crate::outcome::{Cause, Detail, Refusal};
 
 mod compile;
+mod fold;
 mod helpers;
 mod inspect;
 mod links;

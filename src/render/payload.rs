@@ -40,10 +40,13 @@ impl PayloadSchema {
     /// The field that is missing or wrong, and where it belongs.
     pub(super) fn read(&self, payload: &Payload, links: &Links) -> Result<Value, FieldError> {
         let mut value = Value::Object(payload.as_map().clone());
-        if let Some(error) = self.validator.iter_errors(&value).next() {
+        // To say yes costs a third of what it costs to say where not.
+        if !self.validator.is_valid(&value)
+            && let Some(error) = self.validator.iter_errors(&value).next()
+        {
             return Err(explain(error.instance_path(), error.kind()));
         }
-        keep_to_the_app(&mut value, &mut Vec::new(), links)?;
+        keep_to_the_app(&mut value, &Trail::Root, links)?;
         fill(&self.schema, &self.schema, &mut value, HOPS);
         // Should serde_json keep the order of arrival (its `preserve_order`, which any dependency may
         // switch on), `each` over an object would show it, and a retry would have other bytes.
@@ -57,6 +60,30 @@ impl PayloadSchema {
 enum Step {
     Field(String),
     Index(usize),
+}
+
+/// The way to a value while it is walked; written down only where something is wrong there.
+enum Trail<'a> {
+    Root,
+    Field(&'a Trail<'a>, &'a str),
+    Index(&'a Trail<'a>, usize),
+}
+
+impl Trail<'_> {
+    fn steps(&self) -> Vec<Step> {
+        let (parent, step) = match self {
+            Trail::Root => return Vec::new(),
+            Trail::Field(parent, name) => (parent, Step::Field((*name).to_owned())),
+            Trail::Index(parent, index) => (parent, Step::Index(*index)),
+        };
+        let mut steps = parent.steps();
+        steps.push(step);
+        steps
+    }
+
+    fn problem(&self, what: &str) -> FieldError {
+        problem(&self.steps(), what)
+    }
 }
 
 /// A problem with the last field of `path`: `title: is missing in sections[0].items[3]`. Field and place
@@ -109,27 +136,24 @@ fn explain(location: &Location, kind: &ValidationErrorKind) -> FieldError {
 
 /// The contract's rules that hold in every payload, whatever its template: a `deep_link` leads into the
 /// app, and `graph_refs` holds at least one reference with a page. Those of other kinds are left out.
-fn keep_to_the_app(value: &mut Value, path: &mut Vec<Step>, links: &Links) -> Result<(), FieldError> {
+fn keep_to_the_app(value: &mut Value, trail: &Trail<'_>, links: &Links) -> Result<(), FieldError> {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                path.push(Step::Field(name.clone()));
+                let trail = Trail::Field(trail, name);
                 match (name.as_str(), &mut *value) {
                     ("deep_link", Value::String(link)) => {
-                        links.app(link).map_err(|bad| problem(path, &bad.to_string()))?;
+                        links.app(link).map_err(|bad| trail.problem(&bad.to_string()))?;
                     }
-                    ("graph_refs", Value::Array(refs)) => keep_linkable(refs, path, links)?,
+                    ("graph_refs", Value::Array(refs)) => keep_linkable(refs, &trail, links)?,
                     _ => {}
                 }
-                keep_to_the_app(value, path, links)?;
-                path.pop();
+                keep_to_the_app(value, &trail, links)?;
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                path.push(Step::Index(index));
-                keep_to_the_app(item, path, links)?;
-                path.pop();
+                keep_to_the_app(item, &Trail::Index(trail, index), links)?;
             }
         }
         _ => {}
@@ -137,14 +161,14 @@ fn keep_to_the_app(value: &mut Value, path: &mut Vec<Step>, links: &Links) -> Re
     Ok(())
 }
 
-fn keep_linkable(refs: &mut Vec<Value>, path: &[Step], links: &Links) -> Result<(), FieldError> {
+fn keep_linkable(refs: &mut Vec<Value>, trail: &Trail<'_>, links: &Links) -> Result<(), FieldError> {
     refs.retain(|it| it.get("kind").and_then(Value::as_str).is_some_and(|kind| GRAPH_KINDS.contains(&kind)));
     if refs.is_empty() {
-        return Err(problem(path, "holds no reference to a person or topic"));
+        return Err(trail.problem("holds no reference to a person or topic"));
     }
     for it in refs {
         let field = |name| it.get(name).and_then(Value::as_str).unwrap_or_default();
-        links.graph(field("kind"), field("id")).map_err(|bad| problem(path, &bad.to_string()))?;
+        links.graph(field("kind"), field("id")).map_err(|bad| trail.problem(&bad.to_string()))?;
     }
     Ok(())
 }
@@ -165,7 +189,14 @@ fn fill(schema: &Value, root: &Value, value: &mut Value, hops: u8) {
     match value {
         Value::Object(fields) => {
             for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-                fill(schema, root, fields.entry(name.clone()).or_insert(Value::Null), HOPS);
+                match fields.get_mut(name) {
+                    Some(value) => fill(schema, root, value, HOPS),
+                    None => {
+                        let mut absent = Value::Null;
+                        fill(schema, root, &mut absent, HOPS);
+                        fields.insert(name.clone(), absent);
+                    }
+                }
             }
         }
         Value::Array(items) => {

@@ -147,12 +147,14 @@ impl Template {
     /// What the parts are given: the envelope as the contract writes it, as far as a rendering may use it.
     fn data(&self, envelope: &Envelope, unsubscribe: &Url) -> Result<Context, Failure> {
         let payload = self.schema.read(&envelope.payload, &self.engine.links).map_err(Failure::Payload)?;
-        Ok(Context::from(json!({
-            "payload": payload,
+        let mut data = json!({
             "consent_snapshot": { "cadence": envelope.consent.cadence },
             "created_at": envelope.created_at.to_rfc3339_opts(SecondsFormat::Secs, true),
             UNSUBSCRIBE: unsubscribe.as_str(),
-        })))
+        });
+        // Put in by itself: the macro would copy it.
+        data["payload"] = payload;
+        Ok(Context::from(data))
     }
 
     /// A part that is one line, whatever its data holds. Only a notification's body may be empty.

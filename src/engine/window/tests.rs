@@ -45,10 +45,10 @@ fn it_asks_for_one_at_least_and_for_its_size_at_most() {
 }
 
 #[test]
-fn workers_want_four_each_ahead_of_what_is_ready_and_one_at_least() {
-    assert_eq!(Window::want(4, 0), 16);
-    assert_eq!(Window::want(4, 10), 6);
-    assert_eq!(Window::want(4, 16), 1);
+fn workers_want_eight_each_ahead_of_what_is_ready_and_one_at_least() {
+    assert_eq!(Window::want(4, 0), 32);
+    assert_eq!(Window::want(4, 10), 22);
+    assert_eq!(Window::want(4, 32), 1);
     assert_eq!(Window::want(4, 500), 1);
 }
 
@@ -76,7 +76,7 @@ fn a_page_that_is_not_full_shows_everything() {
 
 #[test]
 fn the_first_poll_is_at_once() {
-    assert_eq!(window(500).next_poll(false, false), None);
+    assert_eq!(window(500).next_poll(Short::No, false), None);
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn hungry_workers_poll_at_once_only_while_full_pages_bring_work() {
         let mut window = window(500);
         let request = window.begin(0, 16, now);
         window.arrived(request, tally(listed, new_due, 0), now, MIDDLE);
-        assert_eq!(window.next_poll(false, false), Some(later), "nobody is short of work");
+        assert_eq!(window.next_poll(Short::No, false), Some(later), "nobody is short of work");
         let expected = if at_once { now } else { later };
-        assert_eq!(window.next_poll(true, false), Some(expected), "{listed} listed, {new_due} new");
+        assert_eq!(window.next_poll(Short::OfAll, false), Some(expected), "{listed} listed, {new_due} new");
     }
 }
 
@@ -99,7 +99,17 @@ fn one_full_page_makes_one_hungry_poll() {
     let mut window = window(500);
     full_page(&mut window, (0, 16), 16, now);
     window.begin(16, 16, now);
-    assert_eq!(window.next_poll(true, false), Some(now + INTERVAL));
+    assert_eq!(window.next_poll(Short::OfAll, false), Some(now + INTERVAL));
+}
+
+#[test]
+fn work_of_other_providers_is_looked_for_a_few_times_a_second() {
+    let now = Instant::now();
+    let mut window = window(500);
+    full_page(&mut window, (0, 16), 16, now);
+    assert_eq!(window.next_poll(Short::OfOthers, false), Some(now + ELSEWHERE_INTERVAL));
+    full_page(&mut window, (16, 16), 0, now);
+    assert_eq!(window.next_poll(Short::OfOthers, false), Some(now + INTERVAL), "a page brought nothing");
 }
 
 #[test]
@@ -108,12 +118,12 @@ fn a_stale_lease_is_looked_after_at_most_once_a_second() {
     let mut window = window(500);
     let request = window.begin(0, 16, now);
     window.arrived(request, tally(0, 0, 0), now, MIDDLE);
-    assert_eq!(window.next_poll(false, true), Some(now + STALE_INTERVAL));
+    assert_eq!(window.next_poll(Short::No, true), Some(now + STALE_INTERVAL));
     let mut often = Window::new(500, Duration::from_millis(200));
     let request = often.begin(0, 16, now);
     often.arrived(request, tally(0, 0, 0), now, MIDDLE);
     assert_eq!(
-        often.next_poll(false, true),
+        often.next_poll(Short::No, true),
         Some(now + Duration::from_millis(200)),
         "it hastens, never delays"
     );
@@ -130,7 +140,9 @@ fn while_the_seam_fails_polls_back_off_whoever_is_waiting() {
         window.begin(16, 16, now);
         let wait = window.failed(SeamError::Unreachable(Cause::Connect), now, 0.0);
         waits.push(wait.as_secs());
-        for (short, stale) in [(false, false), (true, false), (false, true), (true, true)] {
+        for (short, stale) in
+            [(Short::No, false), (Short::OfAll, false), (Short::OfOthers, true), (Short::OfAll, true)]
+        {
             assert_eq!(window.next_poll(short, stale), Some(now + wait));
         }
         assert_eq!(
@@ -154,7 +166,7 @@ fn a_seam_that_fails_at_the_first_poll_is_backed_off_from_too() {
     let mut window = window(500);
     window.begin(0, 16, now);
     let wait = window.failed(SeamError::Unreachable(Cause::Connect), now, 0.0);
-    assert_eq!(window.next_poll(true, true), Some(now + wait));
+    assert_eq!(window.next_poll(Short::OfAll, true), Some(now + wait));
     assert_eq!(window.last_page(), None);
 }
 
@@ -165,7 +177,7 @@ proptest! {
         let mut window = window(500);
         let request = window.begin(0, 16, now);
         window.arrived(request, tally(0, 0, 0), now, random);
-        let wait = window.next_poll(false, false).unwrap() - now;
+        let wait = window.next_poll(Short::No, false).unwrap() - now;
         prop_assert!(INTERVAL.mul_f64(0.9) <= wait && wait <= INTERVAL.mul_f64(1.1));
         prop_assert_eq!(random < 0.5, wait < INTERVAL);
     }

@@ -112,7 +112,7 @@ fn one_bad_element_costs_only_itself() {
         br#"}, {"id":"z"}]}"#,
     ]
     .concat();
-    let elements = elements(&page).unwrap();
+    let elements = Page::decode(page, None).unwrap().elements;
     let ids: Vec<_> = elements.iter().map(|e| e.id().map(EnvelopeId::as_str)).collect();
     assert_eq!(ids, [Some("a"), None, None, None, Some("lone"), Some("deep"), Some("bytes"), Some("z")]);
     assert!(matches!(elements[4].read(), Reading::Malformed { .. }));
@@ -122,7 +122,7 @@ fn one_bad_element_costs_only_itself() {
 #[test]
 fn of_a_page_without_end_the_oldest_500_are_kept() {
     let page = json!({ "envelopes": (0..501).map(|n| json!({ "id": n.to_string() })).collect::<Vec<_>>() });
-    let elements = elements(page.to_string().as_bytes()).unwrap();
+    let elements = Page::decode(page.to_string().into_bytes(), None).unwrap().elements;
     assert_eq!(elements.len(), PAGE_ELEMENTS);
     assert_eq!(elements[499].id().map(EnvelopeId::as_str), Some("499"));
 }
@@ -132,7 +132,11 @@ fn what_is_no_page_is_unreadable() {
     for body in
         ["", "<html>", "[]", "{}", r#"{"envelopes":null}"#, r#"{"envelopes":{}}"#, r#"{"envelopes":[1"#]
     {
-        assert_eq!(elements(body.as_bytes()).unwrap_err(), SeamError::Unreadable, "{body}");
+        assert_eq!(
+            Page::decode(body.as_bytes().to_vec(), None).unwrap_err(),
+            SeamError::Unreadable,
+            "{body}"
+        );
     }
 }
 
@@ -306,7 +310,7 @@ proptest! {
         times in 1_usize..100,
     ) {
         let body = format!(r#"{{"envelopes":[{}]}}"#, vec![listed.join(","); times].join(","));
-        let Ok(elements) = elements(body.as_bytes()) else { return Ok(()) };
+        let Ok(Page { elements, .. }) = Page::decode(body.into_bytes(), None) else { return Ok(()) };
         prop_assert!(elements.len() <= PAGE_ELEMENTS);
         for element in elements {
             let unnamed = matches!(element.read(), Reading::Unnamed { .. });
@@ -316,7 +320,7 @@ proptest! {
 
     #[test]
     fn no_body_makes_the_client_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = (elements(&body).is_ok(), acked(&body, AckStatus::Failed).is_ok());
+        let _ = (Page::decode(body.clone(), None).is_ok(), acked(&body, AckStatus::Failed).is_ok());
     }
 }
 

@@ -8,7 +8,7 @@ use crate::http::hostile::{BODIES, HEADS, PRELUDES, Peer};
 const SHORT: Duration = Duration::from_millis(300);
 
 fn hurried(base: &str) -> HttpSeam {
-    HttpSeam::over(http::client_builder().timeout(SHORT), settings(base, "x-internal-token")).unwrap()
+    HttpSeam::over(|| http::client_builder().timeout(SHORT), settings(base, "x-internal-token")).unwrap()
 }
 
 #[tokio::test]
