@@ -7,7 +7,7 @@ TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/delivery-worker/tools
 CARGO_DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all test-storm test-unit test-browser test-man test-prometheus test-deb test-sops test-traces man bench lint deny install deb
+.PHONY: help demo build test test-all test-storm test-unit test-browser test-man test-prometheus test-deb test-sops test-traces test-systemd man bench lint deny install deb
 
 help: ## Say what can be made.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
@@ -96,6 +96,9 @@ deb: build ## Build a Debian package, target/delivery-worker_*.deb (needs debhel
 
 test-deb: deb ## Install, upgrade and remove the package in a fresh Debian (needs root).
 	deploy/debian/verify target/delivery-worker_*.deb
+
+test-systemd: deb ## Run the package under a systemd of its own (needs root and namespaces; not part of test-all).
+	deploy/systemd/live target/delivery-worker_*.deb
 
 test-sops: build ## Try the flow of secrets with a real sops and age.
 	deploy/sops/verify target/release/delivery-worker

@@ -75,3 +75,36 @@ fn argument(given: &mut Parameter, theme: &Theme) {
         None => call.params.iter_mut().chain(call.hash.values_mut()).for_each(|given| argument(given, theme)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::text;
+    use super::*;
+
+    #[test]
+    fn what_the_theme_says_becomes_text_and_all_else_stays() {
+        let theme = Theme::read("[words]\nhello = \"Hello {}\"\nboth = \"a & b\"\n", "").unwrap();
+        let mut template = Template::compile(
+            "1{{theme \"words.both\"}}2{{theme \"words.hello\" name}}{{#if name}}{{theme \"words.both\"}}{{/if}}\
+             {{line (theme \"words.both\")}}{{line (line (theme \"words.both\"))}}",
+        )
+        .unwrap();
+        fold(&mut template, &theme, text::escape_html);
+
+        let both = Parameter::Literal(Value::from("a & b"));
+        let [text, hello, block, line, lines] = template.elements.as_slice() else {
+            panic!("{:#?}", template.elements)
+        };
+        assert_eq!(*text, TemplateElement::RawString("1a &amp; b2".to_owned()));
+        assert!(matches!(hello, TemplateElement::Expression(it) if it.params.len() == 2), "{hello:?}");
+        let TemplateElement::HelperBlock(block) = block else { panic!("{block:?}") };
+        let inner = &block.template.as_ref().unwrap().elements;
+        assert_eq!(*inner, [TemplateElement::RawString("a &amp; b".to_owned())]);
+        let TemplateElement::Expression(line) = line else { panic!("{line:?}") };
+        assert_eq!(line.params, std::slice::from_ref(&both), "given as it is: what takes it escapes");
+        let TemplateElement::Expression(lines) = lines else { panic!("{lines:?}") };
+        let Parameter::Subexpression(within) = &lines.params[0] else { panic!("{lines:?}") };
+        assert_eq!(within.params().unwrap(), &[both]);
+        assert_eq!(template.mapping.len(), template.elements.len(), "each element keeps its line");
+    }
+}
