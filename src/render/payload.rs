@@ -39,7 +39,7 @@ impl PayloadSchema {
     /// # Errors
     /// The field that is missing or wrong, and where it belongs.
     pub(super) fn read(&self, payload: &Payload, links: &Links) -> Result<Value, FieldError> {
-        let mut value = Value::Object(payload.as_map().clone());
+        let mut value = Value::Object(payload.read());
         // To say yes costs a third of what it costs to say where not.
         if !self.validator.is_valid(&value)
             && let Some(error) = self.validator.iter_errors(&value).next()

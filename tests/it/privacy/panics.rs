@@ -52,7 +52,7 @@ impl Channel for Stumbling {
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Attempt {
-        panic!("cannot render {:?}", delivery.envelope.payload.as_map());
+        panic!("cannot render {:?}", delivery.envelope.payload.read());
     }
 }
 
