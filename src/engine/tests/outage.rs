@@ -165,3 +165,22 @@ async fn retry_after_is_waited_for() {
     let began = world.carrier().tries()[1].began;
     assert!(began >= secs(300) && began < secs(376), "{began:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_backlog_is_as_old_as_its_longest_due_envelope() {
+    let world = Setup::email(2).start(|w| {
+        w.carrier().all(Answer::pause(Cause::ApiKey));
+        w.outbox.add(mail("later").not_before(secs(3600)));
+    });
+    world.pass(secs(1800)).await;
+    assert_eq!(world.lane().backlog_age, secs(0), "held, and not due yet");
+    world.pass(secs(1900)).await;
+    assert!((secs(95)..=secs(100)).contains(&world.lane().backlog_age), "{:?}", world.lane().backlog_age);
+    world.outbox.add(mail("now"));
+    world.pass(secs(1000)).await;
+    let age = world.lane().backlog_age;
+    assert!((secs(1095)..=secs(1100)).contains(&age), "the older of the two: {age:?}");
+    world.carrier().all(Answer::accepted());
+    world.until_delivered(2).await;
+    assert_eq!(world.lane().backlog_age, secs(0));
+}
