@@ -79,6 +79,7 @@ install: ## Put binary, unit, templates, manual pages and examples in place; nee
 	target/release/delivery-worker man "$(DESTDIR)$(PREFIX)/share/man/man1"
 	mkdir -p "$(DESTDIR)$(PREFIX)/share/delivery-worker"
 	cp -r templates "$(DESTDIR)$(PREFIX)/share/delivery-worker/"
+	chmod -R u=rwX,go=rX "$(DESTDIR)$(PREFIX)/share/delivery-worker"
 	install -D -m 644 -t "$(DOC)" README.md CHANGELOG.md docs/*.md
 	install -D -m 644 -t "$(DOC)/examples" deploy/delivery-worker.env.example deploy/sops/secrets.sops.env.example deploy/sops/.sops.yaml
 	install -D -m 644 -t "$(DOC)/examples/systemd" deploy/systemd/delivery-worker.service.d/*

@@ -198,7 +198,7 @@ impl fmt::Debug for Recipient {
     }
 }
 
-/// What an envelope says, kept as JSON text: a tree takes several times the room, and hundreds wait for their turn.
+/// What an envelope says, kept as JSON text: a tree takes more room, and hundreds wait for their turn.
 /// Personal data: `Debug` shows nothing of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Payload(Box<str>);

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Rendering is small strings, made and dropped by the thousand on two threads: the system's allocator takes a quarter of the
-/// CPU of a mail more.
+/// Rendering is small strings, made and dropped by the thousand on several threads: with the system's allocator a mail costs
+/// a third more CPU.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

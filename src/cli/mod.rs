@@ -200,9 +200,11 @@ pub type Traces = ();
 
 #[cfg(feature = "otlp")]
 fn traces() -> Result<(Traces, Option<logs::Listener>), Failure> {
-    let exporter = crate::telemetry::otlp::Exporter::of_environment().map_err(|error| {
-        let name = config::variables::OTEL_EXPORTER_OTLP_ENDPOINT.name;
-        Failure::Configuration(vec![format!("{name}: {error}, such as http://127.0.0.1:4318")])
+    // The error quotes the address, which may hold a password.
+    let exporter = crate::telemetry::otlp::Exporter::of_environment().map_err(|_| {
+        let config::variables::Variable { name, example, .. } =
+            config::variables::OTEL_EXPORTER_OTLP_ENDPOINT;
+        Failure::Configuration(vec![format!("{name} must be the URL of a collector (e.g. {name}={example})")])
     })?;
     let listener = exporter.as_ref().map(|exporter| exporter.listener());
     Ok((exporter, listener))

@@ -141,3 +141,17 @@ proptest! {
         prop_assert!(name.starts_with(template.family()));
     }
 }
+
+proptest! {
+    /// Payloads wait as text: what was readable once is so again, and says the same.
+    #[test]
+    fn a_payload_is_read_again_as_it_was_written(bits: u64, whole: i64) {
+        let float = f64::from_bits(bits);
+        let numbers = [float, -float, f64::MAX, f64::MIN_POSITIVE, 5e-324, 0.1 + 0.2, 1e23];
+        for number in numbers.into_iter().filter(|number| number.is_finite()) {
+            let content = json!({"number": number, "whole": whole, "text": "\u{0}\u{2028}\"\\ä🙂"});
+            let content = content.as_object().unwrap();
+            prop_assert_eq!(&Payload::new(content).read(), content);
+        }
+    }
+}

@@ -48,8 +48,8 @@ pub struct Settings {
 /// The client of an app's two endpoints.
 #[derive(Debug)]
 pub struct HttpSeam {
-    /// Pages have a client of their own: each connection that has read a page keeps a buffer of half a megabyte, and
-    /// acks have many connections.
+    /// Pages have a client of their own: a connection that has read one keeps a buffer of up to 400 kB (hyper's largest),
+    /// and acks have many connections.
     pages: reqwest::Client,
     acks: reqwest::Client,
     base: BaseUrl,
@@ -69,7 +69,7 @@ impl HttpSeam {
     /// The same over other HTTP clients, so that a test need not wait for the real deadlines.
     fn over(builder: fn() -> ClientBuilder, settings: Settings) -> Result<HttpSeam, SetupError> {
         // In a private network the seam is mostly plain HTTP, and no redirect leads out of it: the system's
-        // certificates would be a megabyte for nothing.
+        // certificates would be read and held for nothing.
         let builder = || match settings.base_url.scheme() {
             "http" => builder().tls_certs_only([]),
             _ => builder(),

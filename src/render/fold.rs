@@ -1,7 +1,7 @@
 //! What is the same in every message is worked out once: a theme's words become text of the template.
 //!
-//! Owns [`fold`]. A mail names some forty values of the theme for each item, and a call of a helper costs more than
-//! all the text around it. It must change no byte of what is rendered.
+//! Owns [`fold`]. A mail names a dozen values of the theme and more for each item, and each would be a call of
+//! a helper. It must change no byte of what is rendered.
 
 use handlebars::Template;
 use handlebars::template::{HelperTemplate, Parameter, TemplateElement, TemplateMapping};

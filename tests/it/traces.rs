@@ -81,4 +81,5 @@ async fn an_address_that_is_none_is_a_wrong_setting() {
     let mut program = Program::start(&["run"], stage.env());
     assert_eq!(program.exit().await, Some(78));
     assert!(program.output().contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{}", program.output());
+    assert!(!program.output().contains("not a url"), "its value is not shown: {}", program.output());
 }

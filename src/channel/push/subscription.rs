@@ -22,7 +22,7 @@ use crate::outcome::{Cause, Detail, Refusal};
 /// The length of the authentication secret, in bytes (RFC 8291, 3.2).
 const AUTH: usize = 16;
 
-/// P-256, set up once: that costs more than any use of it.
+/// P-256, set up once and not for every key.
 static CURVE: LazyLock<Result<EcGroup, ErrorStack>> =
     LazyLock::new(|| EcGroup::from_curve_name(Nid::X9_62_PRIME256V1));
 
