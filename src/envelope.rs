@@ -290,22 +290,34 @@ pub fn id_of(element: &str) -> Result<EnvelopeId, &'static str> {
 
 /// Reads one element of a page, or a file with one envelope.
 pub fn read(element: &str) -> Reading {
+    // To know which field is wrong costs copies: they are made where one is.
+    match serde_json::from_str::<Wire>(element).ok().and_then(|wire| envelope(wire).ok()) {
+        Some(envelope) => Reading::Envelope(Box::new(envelope)),
+        None => read_with_care(element),
+    }
+}
+
+/// Reads an element that may be of another version, or wrong in a field, which is then named.
+fn read_with_care(element: &str) -> Reading {
     let id = match id_of(element) {
         Ok(id) => id,
         Err(problem) => return Reading::Unnamed { problem },
     };
-    let fields = match serde_json::from_str::<Map<String, Value>>(element) {
-        Ok(fields) => without_nulls(fields),
+    let mut fields = match serde_json::from_str::<Map<String, Value>>(element) {
+        Ok(fields) => fields,
         Err(_) => {
             return Reading::Malformed { id, error: FieldError::new("envelope", "is not readable JSON") };
         }
     };
+    take_nulls_out(&mut fields);
     match fields.get("schema_version") {
         None => malformed(id, FieldError::new("schema_version", "is missing")),
-        Some(Value::String(version)) if version == SCHEMA_VERSION => match envelope(id.clone(), fields) {
-            Ok(envelope) => Reading::Envelope(Box::new(envelope)),
-            Err(error) => malformed(id, error),
-        },
+        Some(Value::String(version)) if version == SCHEMA_VERSION => {
+            match decode(Value::Object(fields), "").and_then(envelope) {
+                Ok(envelope) => Reading::Envelope(Box::new(envelope)),
+                Err(error) => malformed(id, error),
+            }
+        }
         Some(Value::String(version)) => Reading::Unreadable { id, version: Detail::scrub(version, &[]) },
         Some(other) => Reading::Unreadable { id, version: Detail::scrub(&other.to_string(), &[]) },
     }
@@ -316,24 +328,23 @@ fn malformed(id: EnvelopeId, error: FieldError) -> Reading {
 }
 
 /// `null` reads as absent, at every depth of objects; in arrays it keeps its place.
-fn without_nulls(fields: Map<String, Value>) -> Map<String, Value> {
-    fields
-        .into_iter()
-        .filter(|(_, value)| !value.is_null())
-        .map(|(name, value)| (name, prune(value)))
-        .collect()
+fn take_nulls_out(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| !value.is_null());
+    fields.values_mut().for_each(prune);
 }
 
-fn prune(value: Value) -> Value {
+fn prune(value: &mut Value) {
     match value {
-        Value::Object(fields) => Value::Object(without_nulls(fields)),
-        Value::Array(items) => Value::Array(items.into_iter().map(prune).collect()),
-        other => other,
+        Value::Object(fields) => take_nulls_out(fields),
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
     }
 }
 
 #[derive(Deserialize)]
 struct Wire {
+    schema_version: String,
+    id: String,
     user_id: String,
     channel: String,
     template: String,
@@ -351,8 +362,12 @@ struct WireConsent {
     unsubscribe_ref: String,
 }
 
-fn envelope(id: EnvelopeId, fields: Map<String, Value>) -> Result<Envelope, FieldError> {
-    let wire: Wire = decode(Value::Object(fields), "")?;
+fn envelope(mut wire: Wire) -> Result<Envelope, FieldError> {
+    if wire.schema_version != SCHEMA_VERSION {
+        return Err(FieldError::new("schema_version", "is not read here"));
+    }
+    take_nulls_out(&mut wire.recipient);
+    take_nulls_out(&mut wire.payload);
     for (field, value) in [
         ("user_id", &wire.user_id),
         ("channel", &wire.channel),
@@ -364,7 +379,7 @@ fn envelope(id: EnvelopeId, fields: Map<String, Value>) -> Result<Envelope, Fiel
         }
     }
     Ok(Envelope {
-        id,
+        id: EnvelopeId::new(wire.id).map_err(|problem| FieldError::new("id", problem))?,
         user_id: wire.user_id,
         channel: ChannelName::new(wire.channel),
         template: TemplateName::new(wire.template),

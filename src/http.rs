@@ -107,12 +107,14 @@ pub enum BodyError {
     Cut(Trouble),
 }
 
-/// Reads a body of at most `cap` bytes. The length that the peer claims is not believed.
+/// Reads a body of at most `cap` bytes. The length that the peer claims is not believed, but room that is never filled
+/// costs nothing.
 ///
 /// # Errors
 /// The body is larger, or the connection fails before its end.
 pub async fn read_capped(mut response: reqwest::Response, cap: usize) -> Result<Vec<u8>, BodyError> {
-    let mut body = Vec::new();
+    let claimed = response.content_length().and_then(|length| usize::try_from(length).ok());
+    let mut body = Vec::with_capacity(claimed.unwrap_or_default().min(cap));
     while let Some(chunk) = response.chunk().await.map_err(|error| BodyError::Cut(Trouble::of(&error)))? {
         let length = body.len() + chunk.len();
         if length > cap {

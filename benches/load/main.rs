@@ -16,6 +16,7 @@ use std::time::Duration;
 use floor::Floor;
 use process::Process;
 use stand::{Load, Stand};
+use tokio::runtime::Builder;
 
 /// The worker's own: the floor is made with the same.
 #[global_allocator]
@@ -35,8 +36,7 @@ const TURNS: usize = 3;
 /// How long an idle worker is watched.
 const IDLE: Duration = Duration::from_secs(60);
 
-#[tokio::main]
-async fn main() -> Result<(), Anything> {
+fn main() -> Result<(), Anything> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     if let [flag, channel, address, envelopes, workers, body] = words.as_slice()
         && flag == "--floor"
@@ -48,9 +48,16 @@ async fn main() -> Result<(), Anything> {
             workers: workers.parse()?,
             body: body.parse()?,
         };
-        println!("{}", floor::run(floor).await?);
+        // One thread, as the worker has.
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        println!("{}", runtime.block_on(floor::run(floor))?);
         return Ok(());
     }
+    Builder::new_multi_thread().enable_all().build()?.block_on(measure(&words))
+}
+
+/// All that is asked for by name; all there is, if nothing is.
+async fn measure(words: &[String]) -> Result<(), Anything> {
     let asked = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
     for (channel, workers) in WORKERS {
         if asked(channel) {

@@ -7,7 +7,9 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::config::{self, Config, Environment, Problem, Rendering, Warning};
 use crate::engine::Mode;
@@ -213,6 +215,15 @@ fn traces() -> Result<(Traces, Option<logs::Listener>), Failure> {
 #[cfg(not(feature = "otlp"))]
 fn traces() -> Result<(Traces, Option<logs::Listener>), Failure> {
     Ok(((), None))
+}
+
+/// What a command's tasks run on: one thread. It carries thousands of deliveries a second, which is more than providers
+/// take, and memory does not grow with the machine's cores (docs/performance.md).
+///
+/// # Errors
+/// The system has nothing left to wait for events with.
+fn runtime() -> anyhow::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().context("the system gives no means to wait for events")
 }
 
 /// The templates as they are set.

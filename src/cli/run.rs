@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::{Exit, Failure, begin, library, progress};
+use super::{Exit, Failure, begin, library, progress, runtime};
 use crate::config::Environment;
 use crate::engine::{End, Mode, Report};
 use crate::telemetry::recent::Tally;
@@ -20,8 +20,7 @@ use crate::worker::{Reloader, Worker};
 /// # Errors
 /// The configuration or a template is wrong, or the admin address is taken.
 pub fn run(mode: Mode) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("the threads cannot be started")?;
+    let runtime = runtime()?;
     // Before anything that takes time: a signal that nobody listens for kills.
     let signals = runtime.block_on(async { Signals::listen() }).context("signals cannot be received")?;
     let hangups = runtime.block_on(async { signal(SignalKind::hangup()) });

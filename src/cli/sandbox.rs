@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 
 use super::run::Signals;
-use super::{Failure, library};
+use super::{Failure, library, runtime};
 use crate::config::{self, variables};
 use crate::sandbox::desk::Desk;
 use crate::sandbox::{Options, Sandbox, StandIn, StartError};
@@ -54,8 +54,7 @@ pub fn run(
     env: impl Fn(&str) -> Option<String>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("the threads cannot be started")?;
+    let runtime = runtime()?;
     let served = runtime.block_on(async {
         let signals = Signals::listen().context("signals cannot be received")?;
         let sandbox = Arc::new(start(args).await?);

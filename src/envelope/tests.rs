@@ -104,6 +104,15 @@ fn nothing_personal_is_in_debug_or_in_an_error() {
     assert!(!format!("{:?}", read(&bad.to_string())).contains(marker));
 }
 
+/// All of it, which `Debug` does not show.
+fn fields(envelope: &Envelope) -> impl PartialEq + std::fmt::Debug + use<> {
+    let Envelope { id, user_id, channel, template, recipient, consent, payload, .. } = envelope.clone();
+    let times = (envelope.not_before, envelope.expires_at, envelope.created_at);
+    let unsubscribe = consent.unsubscribe_ref.expose().to_owned();
+    let words = (id, user_id, channel, template, consent.cadence, unsubscribe);
+    (words, recipient.0, payload.0, times)
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let number = prop_oneof![any::<i64>().prop_map(Value::from), any::<f64>().prop_map(Value::from)];
     let date =
@@ -127,6 +136,20 @@ proptest! {
             Reading::Unnamed { .. } => prop_assert_eq!(name, "id"),
             Reading::Unreadable { version, .. } => prop_assert!(version.as_str().len() <= 1000),
             Reading::Envelope(envelope) => prop_assert!(!envelope.id.as_str().is_empty()),
+        }
+    }
+
+    /// What is whole is read the short way, and comes to the same.
+    #[test]
+    fn with_care_or_without_an_envelope_is_the_same(at: proptest::sample::Index, value in any_json()) {
+        let names: Vec<String> = whole().as_object().unwrap().keys().cloned().collect();
+        let name = at.get(&names);
+        let element = with(name, value).to_string();
+        match (read(&element), read_with_care(&element)) {
+            (Reading::Envelope(short), Reading::Envelope(careful)) => {
+                prop_assert_eq!(fields(&short), fields(&careful));
+            }
+            (short, careful) => prop_assert_eq!(format!("{short:?}"), format!("{careful:?}")),
         }
     }
 

@@ -4,13 +4,14 @@
 //! every channel that it serves; otherwise there is no set, and every problem is named at once. It must not
 //! know where the files came from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use handlebars::Handlebars;
 
 use super::fold::fold;
 use super::helpers;
+use super::inline::{self, inline};
 use super::inspect::{Rules, circle, inspect};
 use super::links::Links;
 use super::payload::PayloadSchema;
@@ -80,10 +81,13 @@ fn build_engine(files: &Files, links: &Links, theme: Theme, errors: &mut Vec<Tem
             None => errors.push(TemplateError::new(path, None, misplaced())),
         }
     }
-    inspect_all(&html, true, &theme, errors);
-    inspect_all(&plain, false, &theme, errors);
-    fold_all(&mut html, &theme, text::escape_html);
-    fold_all(&mut plain, &theme, text::clean);
+    inspect_all(&html, Kind::Html, &theme, errors);
+    inspect_all(&plain, Kind::Text, &theme, errors);
+    // A partial that includes itself has no end, and only a set without errors is rendered.
+    if errors.is_empty() {
+        ease_all(&mut html, Kind::Html, &theme);
+        ease_all(&mut plain, Kind::Text, &theme);
+    }
     Engine { html, plain, links }
 }
 
@@ -95,6 +99,7 @@ fn registry(links: &Arc<Links>, theme: &Arc<Theme>) -> Handlebars<'static> {
     // It would write personal data to the log.
     registry.unregister_helper("log");
     helpers::register(&mut registry, links, theme);
+    inline::register(&mut registry);
     registry
 }
 
@@ -120,17 +125,37 @@ fn misplaced() -> String {
     )
 }
 
-fn inspect_all(registry: &Handlebars<'static>, html: bool, theme: &Theme, errors: &mut Vec<TemplateError>) {
-    let has_partial = |name: &str| !name.contains('/') && registry.has_template(name);
+/// What a registry's templates write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Html,
+    Text,
+}
+
+impl Kind {
+    /// The file of a template by its name in the registry: a part is called by its path, a partial by its bare name.
+    fn file(self, name: &str) -> String {
+        let folder = if self == Kind::Html { "html" } else { "text" };
+        if is_partial(name) { format!("{PARTIALS}/{folder}/{name}.hbs") } else { name.to_owned() }
+    }
+
+    fn escape(self) -> fn(&str) -> String {
+        if self == Kind::Html { text::escape_html } else { text::clean }
+    }
+}
+
+fn is_partial(name: &str) -> bool {
+    !name.contains('/')
+}
+
+fn inspect_all(registry: &Handlebars<'static>, kind: Kind, theme: &Theme, errors: &mut Vec<TemplateError>) {
+    let has_partial = |name: &str| is_partial(name) && registry.has_template(name);
     let mut found = Vec::new();
     for (name, template) in registry.get_templates() {
-        let is_partial = !name.contains('/');
-        let file = match is_partial {
-            false => name.clone(),
-            true => format!("{PARTIALS}/{}/{name}.hbs", if html { "html" } else { "text" }),
-        };
-        let mut problems = inspect(template, Rules { html, theme, has_partial: &has_partial });
-        let via = is_partial.then(|| circle(name, registry.get_templates())).flatten();
+        let file = kind.file(name);
+        let rules = Rules { html: kind == Kind::Html, theme, has_partial: &has_partial };
+        let mut problems = inspect(template, rules);
+        let via = is_partial(name).then(|| circle(name, registry.get_templates())).flatten();
         problems.extend(via.map(|via| match via == name {
             true => (None, "includes itself".to_owned()),
             false => (None, format!("includes itself by way of {via}")),
@@ -141,19 +166,18 @@ fn inspect_all(registry: &Handlebars<'static>, html: bool, theme: &Theme, errors
     errors.append(&mut found);
 }
 
-/// After the inspection, which reads the templates as they are written.
-fn fold_all(registry: &mut Handlebars<'static>, theme: &Theme, escape: fn(&str) -> String) {
-    let folded: Vec<_> = registry
-        .get_templates()
-        .iter()
-        .map(|(name, template)| {
-            let mut template = template.clone();
-            fold(&mut template, theme, escape);
-            (name.clone(), template)
-        })
-        .collect();
-    for (name, template) in folded {
-        registry.register_template(&name, template);
+/// Does once what would be done for each message. After the inspection, which reads the templates as they are written.
+fn ease_all(registry: &mut Handlebars<'static>, kind: Kind, theme: &Theme) {
+    let (mut partials, parts): (HashMap<String, _>, HashMap<String, _>) =
+        registry.get_templates().clone().into_iter().partition(|(name, _)| is_partial(name));
+    registry.clear_templates();
+    for (name, partial) in &mut partials {
+        partial.name = Some(kind.file(name));
+    }
+    for (name, mut part) in parts {
+        inline(&mut part, &name, &partials);
+        fold(&mut part, theme, kind.escape());
+        registry.register_template(&name, part);
     }
 }
 

@@ -19,7 +19,6 @@ use handlebars::{
     RenderErrorReason, Renderable, ScopedJson,
 };
 use serde_json::Value;
-use url::Url;
 
 use super::links::{BadLink, Links};
 use super::text;
@@ -79,7 +78,7 @@ pub(super) fn register(registry: &mut Handlebars<'static>, links: &Arc<Links>, t
     let app = Arc::clone(links);
     computed(registry, "app_link", move |h, _| match h.param(0) {
         None => Ok(app.home().as_str().into()),
-        Some(_) => address(app.app(string(h, 0)?)),
+        Some(_) => address(app.app(string(h, 0)?).map(String::from)),
     });
     let graph = Arc::clone(links);
     computed(registry, "graph_link", move |h, _| {
@@ -138,8 +137,8 @@ pub(super) fn register_plain(registry: &mut Handlebars<'static>) {
     });
 }
 
-fn address(link: Result<Url, BadLink>) -> Result<Value, String> {
-    link.map(|link| link.as_str().into()).map_err(|bad| bad.to_string())
+fn address(link: Result<String, BadLink>) -> Result<Value, String> {
+    link.map(Value::from).map_err(|bad| bad.to_string())
 }
 
 /// The argument at `index`, which must be there.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use handlebars::Template;
-use handlebars::template::{DecoratorTemplate, HelperTemplate, Parameter, TemplateElement, TemplateMapping};
+use handlebars::template::{DecoratorTemplate, HelperTemplate, Parameter, TemplateElement};
 use serde_json::Value;
 
 use super::helpers;
@@ -16,7 +16,7 @@ use super::theme::Theme;
 const URL_ATTRIBUTES: [&str; 5] = ["href", "src", "background", "action", "srcset"];
 
 /// What a partial that is called as a block calls the block by.
-const PARTIAL_BLOCK: &str = "@partial-block";
+pub(super) const PARTIAL_BLOCK: &str = "@partial-block";
 
 /// Which rules a template is read by.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ pub(super) fn inspect(template: &Template, rules: Rules<'_>) -> Vec<Problem> {
 fn walk(template: &Template, rules: Rules<'_>, problems: &mut Vec<Problem>) {
     let mut attribute = Attribute::default();
     for (index, element) in template.elements.iter().enumerate() {
-        let line = template.mapping.get(index).and_then(line_of);
+        let line = template.mapping.get(index).map(|place| place.0);
         if rules.html && !attribute.take(element) {
             let problem = "a URL in an attribute must be one link helper and nothing beside it, \
                            such as href=\"{{app_link deep_link}}\"";
@@ -69,12 +69,6 @@ fn walk(template: &Template, rules: Rules<'_>, problems: &mut Vec<Problem>) {
             _ => {}
         }
     }
-}
-
-/// A mapping shows its line, `TemplateMapping(line, column)`, in its `Debug` form alone.
-fn line_of(mapping: &TemplateMapping) -> Option<usize> {
-    let shown = format!("{mapping:?}");
-    shown.split_once('(')?.1.split_once(',')?.0.parse().ok()
 }
 
 fn partial(it: &DecoratorTemplate, line: Option<usize>, rules: Rules<'_>, problems: &mut Vec<Problem>) {

@@ -21,6 +21,7 @@ use crate::outcome::{Cause, Detail, Refusal};
 mod compile;
 mod fold;
 mod helpers;
+mod inline;
 mod inspect;
 mod links;
 mod payload;

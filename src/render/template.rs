@@ -13,7 +13,7 @@ use url::Url;
 use super::helpers::UNSUBSCRIBE;
 use super::links::Links;
 use super::payload::PayloadSchema;
-use super::source::{EXAMPLE, PARTIALS, Part, TemplateError};
+use super::source::{EXAMPLE, Part, TemplateError};
 use super::text;
 use super::{Mail, Notification};
 use crate::envelope::{Envelope, FieldError};
@@ -26,7 +26,7 @@ pub const MAX_MAIL_BYTES: usize = 100 * 1024;
 /// From here on a mail is close enough to [`MAX_MAIL_BYTES`] to tell the operator.
 pub const NEAR_MAIL_BYTES: usize = 90 * 1024;
 
-/// The compiled parts and partials of a set. Two registries, because what is right in one kind of output
+/// The compiled parts of a set, partials put into them. Two registries, because what is right in one kind of output
 /// is wrong in the other: HTML is escaped, plain text is not, and each has partials of its own.
 pub(super) struct Engine {
     pub(super) html: Handlebars<'static>,
@@ -36,28 +36,22 @@ pub(super) struct Engine {
 
 impl Engine {
     fn render(&self, template: &str, part: Part, data: &Context) -> Result<String, Failure> {
-        let (registry, kind) = match part {
-            Part::Html => (&self.html, "html"),
-            Part::Subject | Part::Text | Part::Title | Part::Body | Part::Url => (&self.plain, "text"),
+        let registry = match part {
+            Part::Html => &self.html,
+            Part::Subject | Part::Text | Part::Title | Part::Body | Part::Url => &self.plain,
         };
         let path = format!("{template}/{}", part.file());
-        registry.render_with_context(&path, data).map_err(|error| in_file(&error, kind, path))
+        registry.render_with_context(&path, data).map_err(|error| in_file(&error, path))
     }
 }
 
-/// A registry calls a part by its path and a partial by its bare name.
-fn in_file(error: &RenderError, kind: &str, path: String) -> Failure {
-    let file = match &error.template_name {
-        Some(name) if !name.contains('/') => format!("{PARTIALS}/{kind}/{name}.hbs"),
-        Some(name) => name.clone(),
-        None => path,
-    };
+fn in_file(error: &RenderError, path: String) -> Failure {
     let problem = match error.reason() {
         RenderErrorReason::MissingVariable(Some(field)) => format!("{field} is missing"),
         RenderErrorReason::MissingVariable(None) => "a field is missing".to_owned(),
         other => other.to_string(),
     };
-    Failure::Part { file, line: error.line_no, problem }
+    Failure::Part { file: error.template_name.clone().unwrap_or(path), line: error.line_no, problem }
 }
 
 /// Why an envelope has no message. Holds no value of its payload.

@@ -2,20 +2,26 @@
 //!
 //! Pure functions over text. It must not know a template or a payload. Nothing here depends on a locale.
 
+use std::borrow::Cow;
+
 use chrono::{Days, NaiveDate};
+
+/// What could leave its place in HTML.
+const SPECIAL: [char; 5] = ['&', '<', '>', '"', '\''];
 
 /// Data on its way into HTML: clean, and safe in element content and in quoted attributes.
 pub(super) fn escape_html(data: &str) -> String {
     let mut out = String::with_capacity(data.len() + data.len() / 8);
-    for c in clean(data).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            other => out.push(other),
-        }
+    for piece in cleaned(data).split_inclusive(SPECIAL) {
+        out.push_str(piece.strip_suffix(SPECIAL).unwrap_or(piece));
+        out.push_str(match piece.bytes().last() {
+            Some(b'&') => "&amp;",
+            Some(b'<') => "&lt;",
+            Some(b'>') => "&gt;",
+            Some(b'"') => "&quot;",
+            Some(b'\'') => "&#39;",
+            _ => "",
+        });
     }
     out
 }
@@ -23,15 +29,23 @@ pub(super) fn escape_html(data: &str) -> String {
 /// Data on its way into plain text: as typed, but for control characters, which no mail may carry.
 /// Line ends of any kind become `\n`; tabs stay.
 pub(super) fn clean(data: &str) -> String {
-    data.replace("\r\n", "\n")
-        .chars()
-        .filter_map(|c| match c {
-            '\r' | '\u{0B}' | '\u{0C}' | '\u{85}' | '\u{2028}' | '\u{2029}' => Some('\n'),
-            '\n' | '\t' => Some(c),
-            c if c.is_control() => None,
-            c => Some(c),
-        })
-        .collect()
+    cleaned(data).into_owned()
+}
+
+fn cleaned(data: &str) -> Cow<'_, str> {
+    // Most data is clean. What need not be begins with one of these bytes: C0, DEL, and in UTF-8 C1 and the separators.
+    let clean = |byte: u8| !matches!(byte, 0..=8 | 11..=31 | 127 | 0xC2 | 0xE2);
+    if data.bytes().all(clean) {
+        return data.into();
+    }
+    let kept = data.replace("\r\n", "\n");
+    let kept = kept.chars().filter_map(|c| match c {
+        '\r' | '\u{0B}' | '\u{0C}' | '\u{85}' | '\u{2028}' | '\u{2029}' => Some('\n'),
+        '\n' | '\t' => Some(c),
+        c if c.is_control() => None,
+        c => Some(c),
+    });
+    kept.collect()
 }
 
 /// The most characters of a line of plain text that is our own (RFC 5322, 2.1.1).
@@ -160,6 +174,15 @@ mod tests {
             let broken = line.contains("  ") || line.chars().any(|c| c.is_control() || c == '\u{2028}');
             prop_assert!(!broken, "{line:?}");
             prop_assert_eq!(one_line(&line), line);
+        }
+
+        #[test]
+        fn clean_text_stays_as_it_is_and_other_text_becomes_clean(text in "[\\s\\S]{0,120}", plain in "[\\PC\n\t]{0,120}") {
+            prop_assert_eq!(clean(&plain), &*plain);
+            let cleaned = clean(&text);
+            let unclean = |c: char| matches!(c, '\u{2028}' | '\u{2029}') || c.is_control() && !matches!(c, '\n' | '\t');
+            prop_assert!(!cleaned.contains(unclean), "{cleaned:?}");
+            prop_assert_eq!(clean(&cleaned), cleaned);
         }
 
         #[test]

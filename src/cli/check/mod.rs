@@ -6,11 +6,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use anyhow::Context;
-
 use self::dns::NameServer;
 use self::report::{Level, Line};
-use super::{Exit, Failure};
+use super::{Exit, Failure, runtime};
 use crate::channel::{email, push};
 use crate::config::{Config, Environment, Parts, Problem, Rendering, Warning};
 use crate::envelope::ChannelName;
@@ -48,14 +46,13 @@ pub struct CheckArgs {
 /// Looks, and tells on `out`. The exit is a failure if a line is.
 ///
 /// # Errors
-/// The threads cannot be started, or nothing can be written.
+/// The system gives no means to wait for events, or nothing can be written.
 pub fn run(args: &CheckArgs, env: &Environment, out: &mut impl Write) -> Result<Exit, Failure> {
     let (mut lines, parts, misconfigured) = match Config::read(env) {
         Ok((config, warnings)) => (whole(warnings), Parts::from(config), false),
         Err(problems) => (broken(&problems), Parts::read(env), true),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("the threads cannot be started")?;
+    let runtime = runtime()?;
     lines.extend(runtime.block_on(look(parts, args)));
     runtime.shutdown_background();
     report::write(&lines, args.json, out)?;

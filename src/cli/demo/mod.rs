@@ -19,7 +19,7 @@ use self::ending::{Ending, Evidence, How};
 use self::mails::Mails;
 use super::run::Signals;
 use super::sandbox::KEEP;
-use super::{Exit, Failure, library, progress};
+use super::{Exit, Failure, library, progress, runtime};
 use crate::config::{Config, Environment};
 use crate::engine::{Engine, Mode};
 use crate::render::Library;
@@ -77,8 +77,7 @@ pub fn run(
     env: impl Fn(&str) -> Option<String>,
     out: &mut impl Write,
 ) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("the threads cannot be started")?.block_on(async {
+    runtime()?.block_on(async {
         let screen = Screen::of_stderr();
         let demo = Demo::prepare(Mails::open(args.out.clone())?, screen.clone()).await?;
         let config = demo.config(env)?;

@@ -27,7 +27,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{Medium, RenderArgs, explain, medium, parse, payload, read};
 use crate::cli::run::Signals;
-use crate::cli::{Failure, library};
+use crate::cli::{Failure, library, runtime};
 use crate::config::Rendering;
 use crate::sandbox::desk::files::{File, page};
 
@@ -53,8 +53,7 @@ pub(super) fn run(
         bail!("--watch needs a file, since standard input is read but once");
     }
     let rendering = Rendering { templates_dir: Some(directory.to_owned()), ..rendering };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("the threads cannot be started")?;
+    let runtime = runtime()?;
     let served = runtime.block_on(async {
         let signals = Signals::listen().context("signals cannot be received")?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
