@@ -18,9 +18,6 @@ use delivery_worker::outbox::Page;
 use delivery_worker::render::{Library, Links};
 use web_push::{ContentEncoding, SubscriptionInfo, VapidSignatureBuilder, WebPushMessageBuilder};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const DIGEST: &str = include_str!("../templates/your-week-digest.v1/example.json");
 const NUDGE: &str = include_str!("../templates/resurface-nudge.v1/example.json");
 

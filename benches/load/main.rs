@@ -18,10 +18,6 @@ use process::Process;
 use stand::{Load, Stand};
 use tokio::runtime::Builder;
 
-/// The worker's own: the floor is made with the same.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Whatever stops a bench.
 pub(crate) type Anything = Box<dyn std::error::Error + Send + Sync>;
 

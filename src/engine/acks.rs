@@ -13,6 +13,7 @@ use super::retry::{Schedule, spread};
 use crate::envelope::EnvelopeId;
 use crate::outbox::Ack;
 use crate::outcome::{AckStatus, Cause, Detail, Refusal};
+use crate::trace::Trace;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,8 @@ pub struct Decision {
     pub cause: Cause,
     /// When the envelope was first listed.
     pub first_listed: Instant,
+    /// What its attempts belong to.
+    pub trace: Trace,
 }
 
 #[derive(Debug)]
@@ -113,12 +116,13 @@ impl Acks {
     }
 
     /// The next ack that is due, now being posted.
-    pub fn take_due(&mut self, now: Instant) -> Option<(EnvelopeId, Ack)> {
+    pub fn take_due(&mut self, now: Instant) -> Option<(EnvelopeId, Ack, Trace)> {
         let (due, id) = self.due.first().filter(|(due, _)| *due <= now).cloned()?;
         self.due.remove(&(due, id.clone()));
         let pending = self.pending.get_mut(&id)?;
         pending.state = State::Posting;
-        Some((id, pending.decision.ack.clone()))
+        let Decision { ack, trace, .. } = &pending.decision;
+        Some((id, ack.clone(), trace.clone()))
     }
 
     /// When the next ack is due.
@@ -205,7 +209,12 @@ impl Acks {
     pub fn repeat(&mut self, id: &EnvelopeId, now: Instant) {
         let Some(&Settled { status, cause, .. }) = self.settled.peek(&digest(id)) else { return };
         let ack = Ack { status, detail: Refusal::new(cause, Detail::default()).ack_detail() };
-        self.insert(id.clone(), Decision { ack, cause, first_listed: now }, now, true);
+        self.insert(
+            id.clone(),
+            Decision { ack, cause, first_listed: now, trace: Trace::default() },
+            now,
+            true,
+        );
     }
 
     /// Whether an ack of this envelope is on its way.

@@ -17,6 +17,7 @@ use crate::envelope::{Envelope, EnvelopeId};
 use crate::outbox::Ack;
 use crate::outcome::{Cause, Detail, MessageId, Refusal};
 use crate::telemetry::events::FinalWord;
+use crate::trace::Trace;
 
 /// Sends go first, but for no longer than this: else a busy outbox would never hear of its bounces.
 const SENDS_FIRST: Duration = Duration::from_secs(60);
@@ -146,7 +147,8 @@ impl Desk {
             None => {}
         }
         let ack = Ack { status, detail: reason.ack_detail() };
-        self.acks.push(id.clone(), Decision { ack, cause, first_listed: now.mono }, now.mono);
+        let decision = Decision { ack, cause, first_listed: now.mono, trace: Trace::default() };
+        self.acks.push(id.clone(), decision, now.mono);
         Hearing::BeingTold
     }
 

@@ -1,35 +1,37 @@
-//! What a lane decides, under its one lock: who is sent next, and what follows from an attempt.
+//! What a lane decides, under its one lock: who is sent next.
 //!
 //! Brings the pure parts together (lease table, gates, retry policy, acks, window) and tells each
 //! decision to the operator. No I/O beyond that, no waiting; the caller passes the time. What a page
-//! means is in `intake`; what the operator and `drain` ask is in `view`.
+//! means is in `intake`, what follows from an attempt in `settling`; what the operator and `drain` ask is in `view`.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
+use tracing::Span;
 
 use super::acks::{Acks, Decision, SeamGate};
 use super::confirm::Confirmations;
-use super::gate::{Admission, Change, Suspect, Ticket};
+use super::gate::{Admission, Ticket};
 use super::gates::Gates;
 use super::leases::{Key, Leases, Place, State};
-use super::retry::{Circumstances, Policy, Schedule, Verdict, outcome_unknown};
+use super::retry::{Policy, Schedule, outcome_unknown};
 use super::window::{Request, Short, Window};
 use super::{LaneSettings, Settings};
-use crate::channel::{Attempt, Channel, Delivery, GateId, Gating};
-use crate::clock::{Moment, Now};
-use crate::envelope::{ChannelName, Envelope, EnvelopeId};
-use crate::outbox::{Ack, Acked, SeamError};
-use crate::outcome::{AckStatus, Cause, Detail, Outcome, Refusal, Scope, Streak};
+use crate::channel::{Channel, Delivery, Gating};
+use crate::clock::Now;
+use crate::envelope::{ChannelName, Envelope};
+use crate::outbox::{Ack, SeamError};
+use crate::outcome::{AckStatus, Cause, Detail, Refusal};
 use crate::render::Templates;
-use crate::telemetry::events::{AckEvent, AttemptEvent, Events};
+use crate::telemetry::events::Events;
+use crate::trace;
 
 /// The two clocks may differ by this much before nothing is failed as expired.
 const SKEW_BOUND: TimeDelta = TimeDelta::seconds(60);
 /// An envelope that is held for a skewed clock is looked at again after this.
-const SKEW_RECHECK: Duration = Duration::from_secs(5);
+pub(super) const SKEW_RECHECK: Duration = Duration::from_secs(5);
 /// Another lane may open the seam's gate: a lane that it stops looks again after this.
 const BLOCKED_RECHECK: Duration = Duration::from_secs(1);
 /// A listing is fresh for twice the poll interval, but for no less than this.
@@ -60,7 +62,7 @@ pub(super) struct Desk {
     pub(super) acks_failing: Option<(SeamError, Instant)>,
     pub(super) crowded: bool,
     pub(super) confirmations: Confirmations,
-    policy: Policy,
+    pub(super) policy: Policy,
     leasing: bool,
     stale: bool,
     /// The last look for a lease has put others out of the way: they are decided, or wait.
@@ -73,7 +75,9 @@ pub(super) struct Claim {
     pub(super) key: Key,
     pub(super) delivery: Delivery,
     pub(super) began: Now,
-    ticket: Ticket,
+    pub(super) ticket: Ticket,
+    /// The attempt, in the envelope's trace.
+    pub(super) span: Span,
 }
 
 /// What a worker is told.
@@ -222,11 +226,14 @@ impl Desk {
         history.tries += 1;
         let templates = history.templates.get_or_insert_with(|| templates.clone()).clone();
         let refused_before = history.refused;
+        let Envelope { id, channel, template, .. } = &*envelope;
+        let span = trace::delivery(id.as_str(), channel.as_str(), template.as_str(), &mut history.trace);
         Some(Claim {
             key,
             delivery: Delivery { envelope, templates, now: now.wall, refused_before },
             began: now,
             ticket,
+            span,
         })
     }
 
@@ -238,9 +245,10 @@ impl Desk {
 
     pub(super) fn decide(&mut self, key: Key, status: AckStatus, reason: &Refusal, now: Now) {
         let Some(lease) = self.leases.get(key) else { return };
-        let (id, first_listed) = (lease.envelope.id.clone(), lease.first_listed);
-        let decision =
-            Decision { ack: Ack { status, detail: reason.ack_detail() }, cause: reason.cause, first_listed };
+        let (id, first_listed, trace) =
+            (lease.envelope.id.clone(), lease.first_listed, lease.history.trace.clone());
+        let ack = Ack { status, detail: reason.ack_detail() };
+        let decision = Decision { ack, cause: reason.cause, first_listed, trace };
         self.leases.decide(key, status == AckStatus::Delivered);
         self.acks.push(id, decision, now.mono);
     }
@@ -260,140 +268,6 @@ impl Desk {
         let (date, arrived) = self.seam_clock?;
         let since = TimeDelta::from_std(now.mono.saturating_duration_since(arrived)).ok()?;
         Some(now.wall - date.checked_add_signed(since)?)
-    }
-
-    /// An attempt came to its end: the envelope is acked, or waits, or a gate closes.
-    pub(super) fn settle(&mut self, claim: &Claim, attempt: Attempt, now: Now) {
-        let ahead = self.ahead(now);
-        let Some(lease) = self.leases.get(claim.key) else { return };
-        // A clock that cannot be believed ends nothing.
-        let expires_at = lease.envelope.expires_at.filter(|_| ahead.is_none());
-        let route = lease.route.clone();
-        let who = Suspect { id: lease.envelope.id.clone(), destination: route.destination.clone() };
-        let at = Moment { now, random: self.rng.f64() };
-        let Some(history) = self.leases.history_mut(claim.key) else { return };
-        history.stumbled = !attempt.answered && attempt.cause.streak() != Some(Streak::Outage);
-        let gate = self.gates.get_mut(&route.gate, now);
-        if attempt.cause == Cause::Expired && ahead.is_some() {
-            gate.abandon(claim.ticket);
-            self.leases.wait(claim.key, now.mono + SKEW_RECHECK);
-            return;
-        }
-        let attempt = if gate.is_refusal_run(&attempt, &who) { as_our_settings(attempt) } else { attempt };
-        let probed = gate.probed_streak(claim.ticket);
-        let change = gate.end(claim.ticket, &attempt, &who, at);
-        let (passed, accepted) = (gate.passed(), gate.has_accepted());
-        let circumstances = Circumstances { at, passed, accepted, probed, expires_at };
-        let Some(history) = self.leases.history_mut(claim.key) else { return };
-        let verdict = self.policy.judge(history, &attempt, circumstances);
-        let number = history.tries;
-        self.tell(claim, &attempt, (number, &verdict), now);
-        self.tell_change(&route.gate, change, &attempt.detail);
-        match verdict {
-            Verdict::Settle(status, reason) => self.decide(claim.key, status, &reason, now),
-            Verdict::Await(message) => self.await_word(claim.key, message, now),
-            Verdict::Again(wait) => {
-                if let Some(asked) = attempt.outcome.asked() {
-                    self.gates.ask(&route.destination, now.mono + asked.min(wait));
-                }
-                if matches!(attempt.outcome, Outcome::Pause { scope: Scope::Destination, .. }) {
-                    self.gates.hold(&route.destination, now.mono + wait);
-                }
-                if let Some(id) = self.leases.wait(claim.key, now.mono + wait) {
-                    self.events.withdrawn(&id, &self.channel);
-                }
-            }
-        }
-    }
-
-    fn tell(&self, claim: &Claim, attempt: &Attempt, (number, verdict): (u32, &Verdict), now: Now) {
-        let Envelope { id, template, .. } = &*claim.delivery.envelope;
-        let Some(lease) = self.leases.get(claim.key) else { return };
-        if attempt.is_refusal() {
-            let refusal = Refusal::new(attempt.cause, attempt.detail.clone());
-            return self.events.refused(id, &self.channel, template, &refusal);
-        }
-        if let Some(bytes) = attempt.nearly_too_large {
-            self.events.nearly_too_large(id, &self.channel, template, bytes);
-        }
-        self.events.attempt(&AttemptEvent {
-            id,
-            channel: &self.channel,
-            template,
-            gate: &lease.route.gate,
-            number,
-            outcome: &attempt.outcome,
-            cause: attempt.cause,
-            detail: &attempt.detail,
-            took: now.mono.saturating_duration_since(claim.began.mono),
-            next_in: match verdict {
-                Verdict::Again(wait) => Some(*wait),
-                Verdict::Settle(..) | Verdict::Await(_) => None,
-            },
-        });
-    }
-
-    fn tell_change(&self, gate: &GateId, change: Option<Change>, detail: &Detail) {
-        match change {
-            Some(Change::Closed { cause, probe_in }) => {
-                self.events.gate_closed(gate, cause, detail, probe_in)
-            }
-            Some(Change::Opened { closed_for }) => self.events.gate_opened(gate, closed_for),
-            None => {}
-        }
-    }
-
-    /// A claim comes back without an attempt's end: its worker was cut short. It may have arrived.
-    pub(super) fn abandon(&mut self, claim: &Claim, now: Now) {
-        let Some(gate) = self.leases.get(claim.key).map(|lease| lease.route.gate.clone()) else { return };
-        self.gates.get_mut(&gate, now).abandon(claim.ticket);
-        if let Some(history) = self.leases.history_mut(claim.key) {
-            history.unclear_since.get_or_insert(now.mono);
-        }
-        self.leases.wait(claim.key, now.mono + self.policy.schedule.after(1));
-    }
-
-    /// The seam took an ack.
-    pub(super) fn acked(&mut self, id: &EnvelopeId, answer: Acked, now: Now) {
-        if self.seam_gate().passed() {
-            self.events.acks_blocked(false);
-            self.acks.hurry(now.mono);
-        }
-        self.leases.release(id);
-        self.window.made_room();
-        self.last_settled = Some(now.mono);
-        self.acks_failing = None;
-        if let Some(done) = self.acks.settle(id, now.mono) {
-            self.events.acked(&AckEvent {
-                id,
-                channel: &self.channel,
-                status: done.ack.status,
-                cause: done.cause,
-                answer,
-                lag: now.mono.saturating_duration_since(done.first_listed),
-            });
-        }
-    }
-
-    /// An ack did not get through.
-    pub(super) fn ack_failed(&mut self, id: &EnvelopeId, error: &SeamError, now: Now) {
-        let for_good = error.is_final();
-        let random = self.rng.f64();
-        let wait = self.acks.fail(id, for_good, now.mono, random);
-        self.acks.blame(id, error.is_setup().then(|| error.label()));
-        self.events.ack_failed(id, &self.channel, error, wait);
-        if for_good {
-            self.leases.make_way(id);
-            if self.seam_gate().refused(id) {
-                self.events.acks_blocked(false);
-            }
-            return;
-        }
-        let since = self.acks_failing.take().map_or(now.mono, |(_, since)| since);
-        self.acks_failing = Some((error.clone(), since));
-        if self.seam_gate().failed(id) {
-            self.events.acks_blocked(true);
-        }
     }
 
     /// When time alone next changes what is eligible.
@@ -437,14 +311,5 @@ impl Desk {
     pub(super) fn held(&self) -> usize {
         let decided = self.leases.iter().filter(|(_, lease)| lease.state() == State::Decided).count();
         self.leases.len() + self.acks.count().saturating_sub(decided)
-    }
-}
-
-/// Message after message refused alike: what is wrong is what they have in common.
-fn as_our_settings(attempt: Attempt) -> Attempt {
-    Attempt {
-        outcome: Outcome::Pause { scope: Scope::Provider, after: None },
-        cause: Cause::SenderSettings,
-        ..attempt
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::render::Templates;
+use crate::trace::Trace;
 
 /// The attempts at one envelope so far.
 #[derive(Debug, Default)]
@@ -34,4 +35,6 @@ pub struct History {
     pub yields: bool,
     /// The template set of the first attempt.
     pub templates: Option<Arc<Templates>>,
+    /// What the first attempt began.
+    pub trace: Trace,
 }

@@ -18,6 +18,7 @@ use crate::envelope::{Envelope, EnvelopeId, FieldError, Reading};
 use crate::outbox::{Ack, Element, Page, SeamError};
 use crate::outcome::{AckStatus, Cause, Detail, Refusal};
 use crate::telemetry::events::PageEvent;
+use crate::trace::Trace;
 
 /// What one pass over a page gathers.
 struct Pass<'a> {
@@ -175,7 +176,8 @@ impl Desk {
 
     fn refuse(&mut self, id: EnvelopeId, refusal: &Refusal, now: Now) {
         let ack = Ack { status: AckStatus::Failed, detail: refusal.ack_detail() };
-        self.acks.push(id, Decision { ack, cause: refusal.cause, first_listed: now.mono }, now.mono);
+        let (cause, trace) = (refusal.cause, Trace::default());
+        self.acks.push(id, Decision { ack, cause, first_listed: now.mono, trace }, now.mono);
     }
 
     /// An element without a usable id takes a place, and nothing can be done about it.

@@ -23,7 +23,7 @@ use crate::envelope::EnvelopeId;
 use crate::outbox::{Ack, Seam};
 use crate::outcome::Cause;
 use crate::render::Library;
-use crate::trace;
+use crate::trace::{self, Trace};
 
 /// Acks on their way at once, for each worker. While an ack waits its envelope takes a place of the window and is
 /// listed by every page: as many acks as sends would let them pile up whenever the seam is the slower of the two.
@@ -152,13 +152,9 @@ impl Lane {
     }
 
     async fn deliver(&self, mut held: Held) {
-        let Some(delivery) = held.claim.as_ref().map(|claim| claim.delivery.clone()) else { return };
+        let Some(claim) = held.claim.as_ref() else { return };
+        let (delivery, span) = (claim.delivery.clone(), claim.span.clone());
         let _promise = self.pulse.promise(Who::Worker, self.now().mono);
-        let span = trace::delivery(
-            delivery.envelope.id.as_str(),
-            delivery.envelope.channel.as_str(),
-            delivery.envelope.template.as_str(),
-        );
         let attempt = AssertUnwindSafe(self.channel.deliver(&delivery)).catch_unwind();
         let attempt = attempt.instrument(span.clone()).await;
         let now = self.now();
@@ -218,8 +214,8 @@ impl Lane {
         let mut posts = FuturesUnordered::new();
         loop {
             while posts.len() < at_once {
-                let Some((id, ack)) = self.desk().acks.take_due(self.now().mono) else { break };
-                posts.push(self.post(id, ack));
+                let Some((id, ack, trace)) = self.desk().acks.take_due(self.now().mono) else { break };
+                posts.push(self.post(id, ack, trace));
             }
             let due = self.desk().acks.next_due().filter(|_| posts.len() < at_once);
             let _promise = due.map(|due| self.pulse.promise(Who::Loop, due));
@@ -233,9 +229,9 @@ impl Lane {
         }
     }
 
-    async fn post(&self, id: EnvelopeId, ack: Ack) {
+    async fn post(&self, id: EnvelopeId, ack: Ack, trace: Trace) {
         let _promise = self.pulse.promise(Who::Loop, self.now().mono);
-        let span = trace::ack(id.as_str(), self.channel.name().as_str(), ack.status.as_str());
+        let span = trace::ack(id.as_str(), self.channel.name().as_str(), ack.status.as_str(), &trace);
         let answer = self.shared.seam.ack(&id, &ack).instrument(span).await;
         let now = self.now();
         match answer {

@@ -23,6 +23,7 @@ mod lane;
 pub mod leases;
 mod pulse;
 pub mod retry;
+mod settling;
 #[cfg(test)]
 mod tests;
 mod view;

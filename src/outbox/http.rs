@@ -12,9 +12,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use reqwest::{ClientBuilder, RequestBuilder, Response, StatusCode};
 use secrecy::SecretString;
-use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use url::Url;
 
@@ -109,21 +108,29 @@ impl Seam for HttpSeam {
     }
 
     async fn ack(&self, id: &EnvelopeId, ack: &Ack) -> Result<Acked, SeamError> {
-        let mut report = json!({ "status": ack.status.as_str() });
-        if !ack.detail.is_empty() {
-            report["detail"] = ack.detail.as_str().into();
-        }
         let request = self
             .acks
             .post(self.base.join(&status_path(id)))
             .header(CONTENT_TYPE, "application/json")
-            .body(report.to_string());
+            .body(report(ack));
         let response = self.send(request).await?;
         if response.status() != StatusCode::OK {
             return Err(named(&response).unwrap_or_else(|| ack_refusal(response.status())));
         }
         acked(&read(response, BODY_CAP).await?, ack.status)
     }
+}
+
+#[expect(clippy::expect_used, reason = "two texts always have a JSON form")]
+fn report(ack: &Ack) -> String {
+    #[derive(Serialize)]
+    struct Wire<'a> {
+        status: &'static str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        detail: &'a str,
+    }
+    let wire = Wire { status: ack.status.as_str(), detail: ack.detail.as_str() };
+    serde_json::to_string(&wire).expect("two texts")
 }
 
 /// The path of an envelope's status, its id one segment whatever it holds.

@@ -5,7 +5,7 @@
 //! template.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use url::Url;
+use url::{Position, Url};
 
 use crate::envelope::UnsubscribeRef;
 
@@ -127,8 +127,9 @@ fn below(origin: &Url, path: &str) -> Result<Url, BadLink> {
     }
 }
 
+/// Scheme, host and port, and what would stand before the host: credentials, of which an origin has none.
 fn same_origin(origin: &Url, link: &Url) -> bool {
-    link.origin() == origin.origin() && link.username().is_empty() && link.password().is_none()
+    origin[..Position::BeforePath] == link[..Position::BeforePath]
 }
 
 #[cfg(test)]

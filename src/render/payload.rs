@@ -177,29 +177,28 @@ fn keep_linkable(refs: &mut Vec<Value>, trail: &Trail<'_>, links: &Links) -> Res
 /// Templates are strict, and an optional field is no mistake.
 fn fill(schema: &Value, root: &Value, value: &mut Value, hops: u8) {
     let Some(hops) = hops.checked_sub(1) else { return };
-    let referred = schema.get("$ref").and_then(Value::as_str).and_then(|link| link.strip_prefix('#'));
-    if let Some(referred) = referred.and_then(|pointer| root.pointer(pointer)) {
-        fill(referred, root, value, hops);
-    }
-    for several in ["allOf", "anyOf", "oneOf"] {
-        for schema in schema.get(several).and_then(Value::as_array).into_iter().flatten() {
-            fill(schema, root, value, hops);
-        }
-    }
-    match value {
-        Value::Object(fields) => {
-            for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-                match fields.get_mut(name) {
-                    Some(value) => fill(schema, root, value, HOPS),
-                    None => drop(fields.insert(name.clone(), Value::Null)),
+    for (keyword, says) in schema.as_object().into_iter().flatten() {
+        match (keyword.as_str(), says, &mut *value) {
+            ("$ref", Value::String(link), _) => {
+                if let Some(referred) = link.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) {
+                    fill(referred, root, value, hops);
                 }
             }
-        }
-        Value::Array(items) => {
-            if let Some(schema) = schema.get("items") {
+            ("allOf" | "anyOf" | "oneOf", Value::Array(schemas), _) => {
+                schemas.iter().for_each(|schema| fill(schema, root, value, hops));
+            }
+            ("properties", Value::Object(properties), Value::Object(fields)) => {
+                for (name, schema) in properties {
+                    match fields.get_mut(name) {
+                        Some(value) => fill(schema, root, value, HOPS),
+                        None => drop(fields.insert(name.clone(), Value::Null)),
+                    }
+                }
+            }
+            ("items", schema, Value::Array(items)) => {
                 items.iter_mut().for_each(|item| fill(schema, root, item, HOPS));
             }
+            _ => {}
         }
-        _ => {}
     }
 }

@@ -1,5 +1,7 @@
 //! Traces: what a collector gets of an envelope's way, and what the seam is told.
 
+use axum::http::StatusCode;
+use delivery_worker::sandbox::Fault;
 use delivery_worker::sandbox::examples::digest;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -29,6 +31,7 @@ async fn a_collector_gets_each_step_and_the_seam_its_context() {
     let seam = WireSeam::start(vec![Value::from(digest("week-31", "ann@example.com"))]).await;
     let stage = Stage::of_email().await.with("OUTBOX_BASE_URL", seam.url());
     let stage = stage.with("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
+    stage.resend.faults().add(Fault::answer(StatusCode::INTERNAL_SERVER_ERROR));
     let mut program = stage.run().await;
     seam.acked(1).await;
     program.signal(Signal::TERM);
@@ -46,6 +49,11 @@ async fn a_collector_gets_each_step_and_the_seam_its_context() {
     for private in ["ann@example.com", "127.0.0.1", "http://"] {
         assert!(!contains(&told, private), "{private}");
     }
+
+    // Two attempts, their sends and the ack are one trace.
+    let ack = seam.requests().into_iter().find(|request| request.method == "POST").unwrap();
+    let trace = bytes(parent(&ack).split('-').nth(1).unwrap());
+    assert_eq!(told.windows(trace.len()).filter(|bytes| *bytes == trace).count(), 5);
 
     // W3C Trace Context: version, trace, span, flags.
     for request in seam.requests() {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 use super::address::is_public;
 use crate::channel::{Destination, GateId};
@@ -124,13 +124,13 @@ impl Endpoint {
 
     /// Scheme, host, and port where it is not the scheme's default (RFC 6454, 6.2): the audience of the
     /// VAPID token (RFC 8292, 2).
-    pub(super) fn origin(&self) -> String {
-        self.url.origin().ascii_serialization()
+    pub(super) fn origin(&self) -> &str {
+        &self.url[..Position::BeforePath]
     }
 
     /// The gate: one per origin.
     pub(super) fn gate(&self) -> GateId {
-        GateId::new(&self.origin(), self.service.label())
+        GateId::new(self.origin(), self.service.label())
     }
 
     /// The destination: the endpoint itself.

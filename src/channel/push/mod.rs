@@ -105,9 +105,8 @@ impl PushChannel {
             Ok(request) => request,
             Err(attempt) => return attempt,
         };
-        let gate = subscription.endpoint.gate();
-        let sent = self.client.post(&subscription.endpoint, request);
-        match sent.instrument(trace::send(gate.label())).await {
+        let service = subscription.endpoint.service().label();
+        match self.client.post(&subscription.endpoint, request).instrument(trace::send(service)).await {
             Ok(answer) => classify::classify(&answer, &subscription, now),
             Err(attempt) => attempt,
         }
@@ -125,7 +124,7 @@ impl PushChannel {
         let plaintext = message::plaintext(notification, &topic).map_err(Attempt::refusal)?;
         let body = message::encrypt(subscription, &plaintext).map_err(|_| crypto_failed())?;
         let audience = subscription.endpoint.origin();
-        let authorization = self.tokens.authorization(&audience, now).map_err(|_| crypto_failed())?;
+        let authorization = self.tokens.authorization(audience, now).map_err(|_| crypto_failed())?;
         Ok(Request { authorization, ttl, topic, body })
     }
 }

@@ -25,7 +25,7 @@ fn ack() -> Ack {
 }
 
 fn decision(at: Instant) -> Decision {
-    Decision { ack: ack(), cause: Cause::Accepted, first_listed: at }
+    Decision { ack: ack(), cause: Cause::Accepted, first_listed: at, trace: Trace::default() }
 }
 
 fn with(names: &[&str], now: Instant) -> Acks {
@@ -36,7 +36,7 @@ fn with(names: &[&str], now: Instant) -> Acks {
 
 /// Takes all that is due, as posts that have begun.
 fn due(acks: &mut Acks, now: Instant) -> Vec<String> {
-    std::iter::from_fn(|| acks.take_due(now)).map(|(id, _)| id.to_string()).collect()
+    std::iter::from_fn(|| acks.take_due(now)).map(|(id, ..)| id.to_string()).collect()
 }
 
 /// Settles `name` at `now`, through an ack of its own.
@@ -219,7 +219,7 @@ proptest! {
                     open.insert(n);
                 }
                 Step::Take => {
-                    if let Some((id, _)) = acks.take_due(now) {
+                    if let Some((id, ..)) = acks.take_due(now) {
                         let fresh = posting.insert(id.as_str().parse::<u8>().unwrap());
                         prop_assert!(fresh, "{id} is being posted already");
                     }

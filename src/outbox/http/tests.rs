@@ -1,5 +1,6 @@
 use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use wiremock::matchers::{body_json, header, method, path, query_param};
