@@ -4,10 +4,14 @@
 //! OpenTelemetry specification by itself (OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME and so on:
 //! <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>). It must not know a span.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use opentelemetry::trace::TracerProvider;
-use opentelemetry_otlp::{ExporterBuildError, SpanExporter};
+use opentelemetry_otlp::ExporterBuildError;
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::SdkTracerProvider;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::Layer;
 
@@ -29,12 +33,12 @@ impl Exporter {
         if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_none_or(|value| value.is_empty()) {
             return Ok(None);
         }
-        let exporter = SpanExporter::builder().with_http().build()?;
+        let exporter = opentelemetry_otlp::SpanExporter::builder().with_http().build()?;
         let named = std::env::var_os("OTEL_SERVICE_NAME").is_some();
         let resource = Resource::builder();
         let resource = if named { resource } else { resource.with_service_name(NAME) };
         let provider = SdkTracerProvider::builder()
-            .with_batch_exporter(exporter)
+            .with_batch_exporter(Told { exporter, lost: AtomicBool::new(false) })
             .with_resource(resource.build())
             .build();
         Ok(Some(Exporter(provider)))
@@ -46,6 +50,39 @@ impl Exporter {
         let layer =
             tracing_opentelemetry::layer().with_tracer(tracer).with_location(false).with_threads(false);
         layer.with_filter(filter_fn(|metadata| metadata.target() == TARGET)).boxed()
+    }
+}
+
+/// An exporter whose failures are told, once for each run of them: by itself it is silent, and the lines of its library
+/// hold URLs.
+#[derive(Debug)]
+struct Told<E> {
+    exporter: E,
+    /// Whether the last batch did not get through.
+    lost: AtomicBool,
+}
+
+impl<E: SpanExporter> SpanExporter for Told<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let answer = self.exporter.export(batch).await;
+        match (self.lost.swap(answer.is_err(), Ordering::Relaxed), &answer) {
+            (false, Err(_)) => tracing::warn!("traces do not get through to the collector: they are lost"),
+            (true, Ok(())) => tracing::info!("traces get through to the collector again"),
+            (true, Err(_)) | (false, Ok(())) => {}
+        }
+        answer
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
     }
 }
 

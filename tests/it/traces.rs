@@ -1,5 +1,7 @@
 //! Traces: what a collector gets of an envelope's way, and what the seam is told.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::http::StatusCode;
 use delivery_worker::sandbox::Fault;
 use delivery_worker::sandbox::examples::digest;
@@ -7,7 +9,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 use wiremock::{Request, ResponseTemplate};
 
-use crate::harness::{Program, Stage, Wire, WireSeam};
+use crate::harness::{Program, Stage, Wire, WireSeam, says};
+
+/// What the log says where a collector cannot be had.
+const LOST: &str = "traces do not get through to the collector: they are lost";
 
 fn contains(body: &[u8], word: impl AsRef<[u8]>) -> bool {
     body.windows(word.as_ref().len()).any(|window| window == word.as_ref())
@@ -81,6 +86,26 @@ async fn a_collector_that_is_away_holds_up_nothing() {
     stage.acked(["week-31"]).await;
     program.signal(Signal::TERM);
     assert_eq!(program.exit().await, Some(0));
+    assert_eq!(program.log(says(LOST)).len(), 1, "{}", program.output());
+}
+
+#[tokio::test]
+async fn a_collector_that_fails_and_comes_back_is_told_once_each() {
+    let told = AtomicUsize::new(0);
+    let collector = Wire::start(move |_| match told.fetch_add(1, Ordering::Relaxed) {
+        0..3 => ResponseTemplate::new(400),
+        _ => ResponseTemplate::new(200),
+    });
+    let collector = collector.await;
+    let stage = Stage::of_email().await.with("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
+    // Each poll is a span, and spans are sent as soon as there is one.
+    let stage = stage.with("OTEL_BSP_SCHEDULE_DELAY", "10").with("DELIVERY_POLL_INTERVAL", "250ms");
+    let mut program = stage.run().await;
+    program.logged("that traces get through", says("traces get through to the collector again")).await;
+    program.signal(Signal::TERM);
+    assert_eq!(program.exit().await, Some(0));
+    assert_eq!(program.log(says(LOST)).len(), 1, "{}", program.output());
+    assert!(!program.output().contains(&collector.url()), "{}", program.output());
 }
 
 #[tokio::test]
